@@ -21,6 +21,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // taskFileVariable is the variable with the path of the task file.
@@ -36,6 +37,7 @@ const (
 	outsideDir    = "outside"   // within the volume, for public files outside the workspace
 	excludeFile   = "exclude"   // within the volume, for gitExclude
 	gitExclude    = ".git/info/exclude"
+	maxExclude    = 1 << 20 // bytes of that file in the image
 	inodeBytes    = 8 << 10 // of a workspace volume, per inode
 	phaseProducer = "producer"
 	// PrepareFailed is the reason if environment.prepare failed.
@@ -334,11 +336,11 @@ func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]s
 // writeExclude writes the repository's own file of excluded paths with the places, so that git does not stash,
 // commit and remove the task's files with the agent's work. It writes none if the image has no such directory.
 func writeExclude(root *os.Root, workdir string, places []string, to string) error {
-	at := path.Join(strings.TrimPrefix(workdir, "/"), gitExclude)
+	at := workspace.InImage(root, path.Join(workdir, gitExclude))
 	if info, err := root.Lstat(path.Dir(at)); err != nil || !info.IsDir() {
 		return nil
 	}
-	text, err := root.ReadFile(at)
+	text, err := foreign.Read(root, at, maxExclude)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -79,7 +79,7 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 		return runtime.Image{}, err
 	}
 	defer func() { _ = root.Close() }()
-	f, err := root.Open(file) // a link out of the directory leads to a file of the operator's
+	f, err := open(root.Root, file) // a link out of the directory leads to a file of the operator's
 	if err != nil {
 		return runtime.Image{}, err
 	}

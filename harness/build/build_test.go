@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/internal/test/must"
 )
@@ -16,6 +18,15 @@ func TestDockerfileOutside(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "file")
 	must.Do(t, errors.Join(os.WriteFile(outside, []byte("secret\n"), 0o600), os.Symlink(outside, filepath.Join(dir, "Dockerfile"))))
 	if _, err := (build.Builder{}).Build(t.Context(), dir, "Dockerfile", "x"); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "escapes") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestPipes: pipes in a build context are empty files.
+func TestPipes(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, errors.Join(unix.Mkfifo(filepath.Join(dir, "Dockerfile"), 0o644), unix.Mkfifo(filepath.Join(dir, ".dockerignore"), 0o644)))
+	if _, err := (build.Builder{}).Build(t.Context(), dir, "Dockerfile", "x"); err == nil || !strings.Contains(err.Error(), "no instructions") {
 		t.Errorf("%v", err)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/patternmatcher"
 	"github.com/moby/patternmatcher/ignorefile"
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/runtime"
@@ -432,6 +433,11 @@ func (t tree) skip(name string) (skip, whole bool, err error) {
 	return skip, skip && !t.ignored.Exclusions(), err
 }
 
+// open opens a file of a build context for reading. A pipe, which nobody writes to, is empty.
+func open(context *os.Root, name string) (*os.File, error) {
+	return context.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+}
+
 // openContext opens a build context without what its ignore file names. The ignore file is the
 // Dockerfile's own or, if there is none, .dockerignore.
 func openContext(dir, file string) (tree, error) {
@@ -441,7 +447,7 @@ func openContext(dir, file string) (tree, error) {
 	}
 	context := tree{Root: root}
 	for _, name := range []string{file + ".dockerignore", ".dockerignore"} {
-		f, err := root.Open(name)
+		f, err := open(root, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 // loaderCache is where ldconfig(8) writes which library the loader finds by which name.
 const loaderCache = "etc/ld.so.cache"
 
-// maxLoaderCache bounds what is read of a candidate's loader cache, in bytes.
+// maxLoaderCache bounds what is read of a loader cache, in bytes.
 const maxLoaderCache = 4 << 20
 
 // A cacheEntry is an entry of a loader cache in glibc's format of 1.1 (dl-cache.h). hwcap is not

@@ -22,6 +22,7 @@ import (
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const (
@@ -177,7 +178,7 @@ func newTrust(image *os.Root, env []string, eval family.TerminalEval) *trust {
 	for _, name := range installers {
 		delete(t.modules, name)
 	}
-	t.cache, _ = image.ReadFile(loaderCache) // the image may have none
+	t.cache, _ = foreign.Read(image, loaderCache, maxLoaderCache) // the image may have none
 	for _, e := range readCache(t.cache) {
 		t.libraries[e.name] = true
 	}
@@ -256,7 +257,7 @@ func (t *trust) learn(dir string, depth int) {
 		if m != nil && m[2] == e.Name() && !strings.Contains(e.Name(), "-") {
 			t.modules[moduleOf(e.Name())] = true
 		}
-		if m != nil && m[1] == "" && strings.HasSuffix(name, ".py") {
+		if m != nil && m[1] == "" && strings.HasSuffix(name, ".py") && e.Type().IsRegular() {
 			t.pythons[pythonOf(name)] = true
 			t.learnImports(name)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
@@ -56,6 +58,9 @@ func TestTrust(t *testing.T) {
 		"usr/local/bin/python3.12 -> /opt/py/bin/python3.12", "srv/"))
 	must.Do(t, err)
 	defer func() { _ = image.Close() }()
+	for _, pipe := range []string{loaderCache, "usr/lib/python3.11/pipe.py"} { // an image can have anything
+		must.Do(t, unix.Mkfifo(filepath.Join(image.Name(), pipe), 0o644))
+	}
 	seen := []string{
 		"usr/local/include/mine.h", "usr/local/include/sys/mine.h", "usr/include/mine.h", "usr/local/share/perl/5.36.0/Mine.pm", "etc/passwd", "etc/new.conf", "usr/bin/new", "usr/local/bin/upper", "usr/local/lib/libanswer.so", "usr/lib/x86_64-linux-gnu/libnew.so.1", "tmp/x", "srv/json.py", "srv/model.pth",
 		"usr/local/lib/python3.11/dist-packages/greet/__init__.py", "usr/local/lib/python3.11/dist-packages/greet-1.dist-info/entry_points.txt",

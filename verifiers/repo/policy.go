@@ -16,6 +16,8 @@ import (
 	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/suite"
+	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // judge applies the policy to a candidate's patch. It returns the changes to apply and the
@@ -144,7 +146,7 @@ func (p *pathPolicy) look(ctx context.Context, e verifiers.Engine, in verifiers.
 		}
 	}
 	for _, name := range files {
-		if text, err := root.ReadFile(name); err == nil && !holdsTest.Match(text) && ofProduct(root, name, slices.Contains(p.imports, module(name))) {
+		if text, err := foreign.Read(root, workspace.InImage(root, name), maxSeen); err == nil && !holdsTest.Match(text) && ofProduct(root, name, slices.Contains(p.imports, module(name))) {
 			p.modules = append(p.modules, name)
 		}
 	}
@@ -163,7 +165,7 @@ func ofProduct(root *os.Root, file string, imported bool) bool {
 		if name == file || path.Ext(name) != path.Ext(file) {
 			continue
 		}
-		if text, err := root.ReadFile(name); err != nil || !word.Match(text) {
+		if text, err := foreign.Read(root, name, maxSeen); err != nil || !word.Match(text) {
 			continue
 		}
 		if !patch.TestFile(name) && patch.TestDirectory(name) == "" && path.Base(name) != "conftest.py" {

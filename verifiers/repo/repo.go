@@ -28,6 +28,7 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/suite"
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const patchesDest = "/opt/sbench/patches"
@@ -258,6 +259,9 @@ func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, f
 // maxBranches bounds the branches that a record lists.
 const maxBranches = 20
 
+// maxSeen bounds what is read of a file of an image, in bytes.
+const maxSeen = 16 << 20
+
 // hiddenTests returns the files to change, to see whether the command notices, with their prepared texts. These are
 // the first of the following that exist. None of them is changed by the candidate.
 //
@@ -310,7 +314,7 @@ func (c *repoCheck) seen(ctx context.Context, files []contrast.File) (seen []str
 		names = append(names, f.Path)
 	}
 	for _, name := range names {
-		if text, err := view.Root().ReadFile(strings.TrimPrefix(path.Join(c.repo(), name), "/")); err == nil {
+		if text, err := foreign.Read(view.Root(), workspace.InImage(view.Root(), path.Join(c.repo(), name)), maxSeen); err == nil {
 			seen = append(seen, string(text))
 		}
 	}
