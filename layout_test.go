@@ -56,7 +56,7 @@ func layout() map[string][]string {
 		"compiler/patch":                {},
 		"compiler/paths":                {},
 		"compiler/document":             {"workspace/foreign"},
-		"runtime":                       {"oci"},
+		"runtime":                       {"workspace/foreign", "oci"},
 		"runtime/host":                  {"runtime/sandbox", "runtime/task", "runtime/images", "runtime/owner", "runtime"},
 		"runtime/sandbox":               {"runtime/task", "runtime/owner", "runtime", "oci"},
 		"runtime/task":                  {"runtime"},

@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/volume"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // Config says what a root file system is made of.
@@ -124,16 +126,32 @@ func (f *FS) Chown(uid, gid uint32) error {
 	return nil
 }
 
+// maxDepth bounds how deep chownTree goes: deeper than any workspace.
+const maxDepth = 1024
+
+// chownTree gives a user a file, or a directory and what is in it, as far as they belong to this process's user.
 func chownTree(source string, uid, gid int) error {
-	return filepath.WalkDir(source, func(p string, _ fs.DirEntry, err error) error {
-		var st unix.Stat_t
-		if err == nil {
-			err = unix.Lstat(p, &st)
+	info, err := os.Lstat(source)
+	if err != nil {
+		return err
+	}
+	mine := func(info fs.FileInfo) bool { return int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() }
+	if mine(info) {
+		err = os.Lchown(source, uid, gid)
+	}
+	if err != nil || !info.IsDir() {
+		return err
+	}
+	root, err := os.OpenRoot(source)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return foreign.Walk(root, maxDepth, func(e foreign.Entry) error {
+		if !mine(e.Info) {
+			return nil
 		}
-		if err != nil || int(st.Uid) != os.Geteuid() {
-			return err
-		}
-		return os.Lchown(p, uid, gid)
+		return e.Dir.Lchown(e.Name, uid, gid)
 	})
 }
 

@@ -3,7 +3,6 @@ package volume
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // Bounded reports whether the kernel bounds the volume, as it does unless
@@ -25,8 +25,7 @@ func (v *Volume) Exceeded(pids []int) bool {
 	return err != nil || bytes > v.cfg.Bytes || inodes > v.cfg.Inodes
 }
 
-// maxWatchDepth bounds the directory depth of a watched layer. A walk opens each directory
-// from the top.
+// maxWatchDepth bounds the directory depth of a watched layer.
 const maxWatchDepth = 256
 
 var errOverflow = errors.New("the directory holds more than it may")
@@ -43,28 +42,22 @@ func (v *Volume) used(pids []int) (bytes, inodes int64, err error) {
 			bytes, inodes = bytes+blocks*512, inodes+1
 		}
 	}
-	root, err := os.OpenRoot(v.data) // by descriptors, since a path may be longer than the kernel accepts
+	root, err := os.OpenRoot(v.data)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer func() { _ = root.Close() }()
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		var info fs.FileInfo
-		if err == nil {
-			info, err = d.Info()
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			st := info.Sys().(*syscall.Stat_t)
-			count(st.Dev, st.Ino, st.Blocks)
-		}
-		if bytes > v.cfg.Bytes || inodes > v.cfg.Inodes || strings.Count(name, "/") > maxWatchDepth {
+	err = foreign.Walk(root, maxWatchDepth, func(e foreign.Entry) error {
+		st := e.Info.Sys().(*syscall.Stat_t)
+		count(st.Dev, st.Ino, st.Blocks)
+		if bytes > v.cfg.Bytes || inodes > v.cfg.Inodes {
 			return errOverflow // before the rest takes the host's time and memory
 		}
-		return err
+		return nil
 	})
+	if errors.Is(err, foreign.ErrBig) {
+		err = errOverflow
+	}
 	for _, pid := range pids {
 		for _, st := range nameless(pid) {
 			count(st.Dev, st.Ino, st.Blocks)

@@ -40,12 +40,16 @@ func TestUsed(t *testing.T) {
 			cmd.Dir = dir
 			return cmd.Run()
 		}, 8 * mb, 9 * mb},
+		{"a directory with any name", func(dir string) error {
+			odd := filepath.Join(dir, "\xff")
+			return errors.Join(os.Mkdir(odd, 0o700), write(odd, "big", 8*mb))
+		}, 8 * mb, 9 * mb},
 		{"a directory that nobody may read", func(dir string) error {
 			closed := filepath.Join(dir, "closed")
 			return errors.Join(os.Mkdir(closed, 0o700), write(closed, "big", 8*mb), os.Chmod(closed, 0))
 		}, 8 * mb, 9 * mb},
 	}
-	deep := t.TempDir() // a walk opens each directory from the top
+	deep := t.TempDir()
 	must.Do(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxWatchDepth+2)), 0o755))
 	if _, _, err := (&Volume{data: deep, cfg: runtime.VolumeConfig{Bytes: mb * mb, Inodes: mb}}).used(nil); !errors.Is(err, errOverflow) {
 		t.Errorf("too deep: %v", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const (
@@ -29,6 +30,7 @@ const (
 	// artifactShare is which part of a workspace's bytes the artifacts that are files may have
 	// together: each run of the checker gets copies of them in one volume of that size.
 	artifactShare = 8
+	maxDepth      = 512 // directories inside one another in an artifact, as in a workspace
 )
 
 // An artifact is what a checker with an image of its own gets of the candidate.
@@ -125,7 +127,7 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 }
 
 // artifactsIn returns what was collected in root of the paths, up to most bytes of files. Links that lead out
-// of their artifact are left out: the checker would follow them to its own files.
+// of their artifact are left out: the checker would follow them to its own files. So is an artifact that is too deep.
 func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, leftOut []string, err error) {
 	for _, p := range paths {
 		name := strings.TrimPrefix(p, "/")
@@ -142,19 +144,27 @@ func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, l
 			most -= info.Size()
 			continue
 		}
-		err = fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, err error) error {
-			if err != nil || d.Type()&fs.ModeSymlink == 0 {
-				return err
+		dir, err := root.OpenRoot(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		err = foreign.Walk(dir, maxDepth, func(e foreign.Entry) error {
+			if e.Info.Mode()&fs.ModeSymlink == 0 {
+				return nil
 			}
-			target, err := root.Readlink(at)
+			target, err := e.Dir.Readlink(e.Name)
 			upward := strings.Contains(target, "/..") && target != path.Clean(target) // from what may be a link itself
+			at := path.Join(name, e.Path)
 			if to := path.Join(path.Dir(at), target); err == nil && (path.IsAbs(target) || upward || to != name && !strings.HasPrefix(to, name+"/")) {
 				leftOut = append(leftOut, "/"+at)
-				err = root.Remove(at)
+				err = e.Dir.Remove(e.Name)
 			}
 			return err
 		})
-		if err != nil {
+		if errors.Is(err, foreign.ErrBig) {
+			leftOut, found, err = append(leftOut, p), found[:len(found)-1], nil
+		}
+		if err = errors.Join(err, dir.Close()); err != nil {
 			return nil, nil, err
 		}
 	}

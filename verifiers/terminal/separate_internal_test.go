@@ -4,12 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestArtifactLinks: links that lead out of their artifact are left out, also those that lead out only by another link.
+// An artifact is taken whatever its names are, and left out if it is too deep.
 func TestArtifactLinks(t *testing.T) {
 	dir := t.TempDir()
 	must.Do(t, os.MkdirAll(filepath.Join(dir, "w/out/a/b/c"), 0o755))
@@ -20,11 +22,15 @@ func TestArtifactLinks(t *testing.T) {
 	for name, target := range links {
 		must.Do(t, os.Symlink(target, filepath.Join(dir, "w/out", name)))
 	}
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "w/out/zz\xff/names may be anything"), 0o755))
+	must.Do(t, os.Symlink("..", filepath.Join(dir, "w/out/zz\xff/in")))
+	must.Do(t, os.Symlink("../..", filepath.Join(dir, "w/out/zz\xff/out")))
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "deep", strings.Repeat("d/", maxDepth+1)), 0o755))
 	root, err := os.OpenRoot(dir)
 	must.Do(t, err)
 	defer func() { _ = root.Close() }()
-	found, left, err := artifactsIn(root, []string{"/w/out"}, 1<<20)
-	if want := []string{"/w/out/v", "/w/out/w", "/w/out/x", "/w/out/y", "/w/out/z"}; err != nil || len(found) != 1 || !slices.Equal(left, want) {
+	found, left, err := artifactsIn(root, []string{"/w/out", "/deep"}, 1<<20)
+	if want := []string{"/w/out/v", "/w/out/w", "/w/out/x", "/w/out/y", "/w/out/z", "/w/out/zz\xff/out", "/deep"}; err != nil || len(found) != 1 || !slices.Equal(left, want) {
 		t.Errorf("%v %v %q, want %q", err, found, left, want)
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -153,6 +155,67 @@ func (r reader) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return r.Reader.Read(p)
+}
+
+// An Entry is what [Walk] finds: the entry Name of the open directory Dir.
+type Entry struct {
+	Dir  *os.Root
+	Name string
+	Path string // below the root of the walk
+	Info fs.FileInfo
+}
+
+// Walk calls visit for everything below root in the order of names, a directory before its contents. It opens each
+// directory by its name in the directory above, so names can have any bytes, and paths any length. It follows no link,
+// and passes over what is removed meanwhile. The error is ErrBig if there are directories more than depth levels below root.
+func Walk(root *os.Root, depth int, visit func(Entry) error) error {
+	return walk(root, "", depth, visit)
+}
+
+func walk(dir *os.Root, at string, depth int, visit func(Entry) error) error {
+	var names []string
+	f, err := dir.Open(".")
+	if err == nil {
+		names, err = f.Readdirnames(-1)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		info, err := dir.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		e := Entry{dir, name, path.Join(at, name), info}
+		if err == nil {
+			err = visit(e)
+		}
+		if err == nil && info.IsDir() {
+			err = e.walk(depth, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walk walks below an entry that was a directory.
+func (e Entry) walk(depth int, visit func(Entry) error) error {
+	if depth == 0 {
+		return fmt.Errorf("%w: there are too many directories inside one another", ErrBig)
+	}
+	below, err := OpenDir(e.Dir, e.Name)
+	if now, gone := e.Dir.Lstat(e.Name); err != nil && (gone != nil || !now.IsDir()) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = below.Close() }()
+	return walk(below, e.Path, depth-1, visit)
 }
 
 // open walks to name element by element.
