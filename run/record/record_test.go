@@ -231,6 +231,11 @@ func TestForeignDirectory(t *testing.T) {
 	if v := verify(t, dir); !v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "public form") {
 		t.Errorf("without the private part: %v", v.Findings)
 	}
+	deep := filepath.Join(filepath.Dir(aLog), "step-1/more")
+	must.Do(t, os.MkdirAll(filepath.Join(dir, deep, strings.Repeat("d/", 100)), 0o755))
+	if v := verify(t, dir); !v.OK() || !strings.Contains(fmt.Sprint(v.Findings), deep+": note: no record names it") {
+		t.Errorf("directories inside one another: %v", v.Findings)
+	}
 	must.Do(t, os.Chtimes(filepath.Join(dir, cPlace, "answer.txt"), time.Time{}, time.Unix(1, 0)))
 	if v := verify(t, dir); v.OK() {
 		t.Error("a file with another time is good")

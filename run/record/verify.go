@@ -227,12 +227,15 @@ func (v *verifier) private(n int, r *Record) {
 // maxStrange bounds the findings about files that no record names.
 const maxStrange = 20
 
+// logDepth is the number of directories above the deepest directory of logs, which is a step's.
+const logDepth = 3
+
 // unnamed notes files that no record names: an interrupted attempt left them, or somebody added them.
 func (v *verifier) unnamed() {
 	files := []string{RecordsFile, ManifestFile, SealFile, SignatureFile, EgressFile, lockFile}
 	dirs := []string{".", WorkspacesDir, LogsDir, PrivateDir}
 	err := fs.WalkDir(v.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		inside := strings.HasPrefix(name, LogsDir+"/") || strings.HasPrefix(name, PrivateDir+"/")
+		inside := (strings.HasPrefix(name, LogsDir+"/") || strings.HasPrefix(name, PrivateDir+"/")) && strings.Count(name, "/") <= logDepth
 		switch {
 		case err != nil:
 			return err
