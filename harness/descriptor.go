@@ -115,7 +115,7 @@ type descriptor struct {
 	Env       map[string]string           `key:"env" rule:"templates" doc:"Its variables."`
 	Files     map[string]string           `key:"files" rule:"templates" doc:"Files to write below {home}, a directory for the agent that is fresh for each attempt."`
 	MCP       mcpForms                    `key:"mcp" doc:"The keys of a server of the Model Context Protocol in the agent's own configuration."`
-	Events    eventFormat                 `key:"events" rule:"events" doc:"A known format, or rules for lines of JSON."`
+	Events    []eventRule                 `key:"events" items:"What a line of JSON means." doc:"Rules for lines of JSON."`
 }
 
 // texts are a text or a list of texts. Numbers and booleans count as texts.
@@ -166,14 +166,17 @@ var descriptorRules = schema.Rules{
 			return "", nil
 		})
 	}),
+	"conditions": schema.As(func(doc string) *schema.Schema {
+		value := func() *schema.Schema {
+			return &schema.Schema{Doc: "The value, or a list of values that are allowed; * allows anything but null.", String: &schema.String{}, Number: &schema.Number{}, Boolean: true}
+		}
+		return schema.Map(doc, orList(value(), value(), 1))
+	}),
+	"paths": schema.As(func(doc string) *schema.Schema { return orList(schema.Text(doc), schema.Text(doc), 0) }),
 	"command": func(s *schema.Schema) {
 		doc := s.Array.Items.Doc
 		s.Array.Min, s.Array.Items = 1, orList(schema.Text(doc), schema.AnyText(doc), 1)
 	},
-	"events": schema.As(func(doc string) *schema.Schema {
-		rule := schema.Closed("What a line of JSON means.", schema.Fields(eventRule{}, eventRules)...)
-		return orList(schema.Enum(doc, slices.Sorted(maps.Keys(readers))...), rule, 0)
-	}),
 }
 
 var descriptorSchema = sync.OnceValue(func() *schema.Schema {

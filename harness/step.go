@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -97,27 +95,14 @@ func plain(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// readers are the parsers for formats of output that have a name.
-var readers = map[string]func([]byte) ([]Step, bool){"claude_code": readClaude}
-
-// An eventFormat is the name of a format, or rules.
-type eventFormat struct {
-	name  string
-	rules []eventRule
-}
-
-// Decode implements what schema.Decode looks for.
-func (f *eventFormat) Decode(v document.Value) {
-	f.name = v.Text()
-	schema.Decode(v, &f.rules)
-}
-
-// An eventRule says what a line of a program's output means. The first rule that fits a line counts.
+// An eventRule says what a line of a program's output means. The first rule that fits a line counts. A rule with Each fits
+// only if there is a list.
 type eventRule struct {
 	When   map[string]texts `key:"when" rule:"required conditions" doc:"Conditions that all must hold, by path."`
+	Each   string           `key:"each" doc:"Where a list is, as a path such as part.items. The other rules read each of its items as they read a line."`
 	Step   string           `key:"step" enum:"message,thinking,command,tool,files,result,note,error" doc:"What the agent did; none if absent."` // a StepKind
 	Title  string           `key:"title" doc:"Where its title is, such as a tool's name, as a path such as part.text."`
-	Text   string           `key:"text" doc:"Where its text is: the message, the command, or the tool's input, as a path such as part.text."`
+	Text   texts            `key:"text" rule:"paths" doc:"Where its text is: the message, the command, or the tool's input, as a path such as part.text, or a list of paths of its lines."`
 	Output texts            `key:"output" rule:"paths" doc:"Where the output of a command or tool is, as a path such as part.text, or a list of paths of its parts."`
 	Exit   string           `key:"exit" doc:"Where a command's exit code is, as a path such as part.text."`
 	Call   string           `key:"call" doc:"Where the call's id is, by which a result finds its step, as a path such as part.text."`
@@ -125,25 +110,9 @@ type eventRule struct {
 	Piece  bool             `key:"piece" doc:"Whether it continues the message before it."` // see Step
 }
 
-var eventRules = schema.Rules{
-	"conditions": schema.As(func(doc string) *schema.Schema {
-		value := func() *schema.Schema {
-			return &schema.Schema{Doc: "The value, or a list of values that are allowed; * allows anything but null.", String: &schema.String{}, Number: &schema.Number{}, Boolean: true}
-		}
-		return schema.Map(doc, orList(value(), value(), 1))
-	}),
-	"paths": schema.As(func(doc string) *schema.Schema { return orList(schema.Text(doc), schema.Text(doc), 0) }),
-}
-
-// readerOf returns the parser that a descriptor's events ask for. Without events, each line is a
-// message.
-func readerOf(events eventFormat) func([]byte) ([]Step, bool) {
-	read, named := readers[events.name]
-	switch {
-	case named:
-	case events.rules != nil:
-		read = func(line []byte) ([]Step, bool) { return readRuled(events.rules, line) }
-	default:
+// readerOf returns the parser for the rules of a descriptor. Without rules, each line is a message.
+func readerOf(rules []eventRule) func([]byte) ([]Step, bool) {
+	if len(rules) == 0 {
 		return func(line []byte) ([]Step, bool) {
 			return []Step{{Kind: StepMessage, Text: string(line)}}, len(line) > 0
 		}
@@ -152,23 +121,35 @@ func readerOf(events eventFormat) func([]byte) ([]Step, bool) {
 		if foreign.Values(line) > maxEventValues {
 			return unknown(cutEvent), true
 		}
-		return read(line)
+		return readRuled(rules, line, false)
 	}
 }
 
 // maxEventValues bounds the JSON values of an event. It bounds what sbench spends on a sandbox's output.
 const maxEventValues = 1 << 14
 
-func readRuled(rules []eventRule, line []byte) ([]Step, bool) {
+// readRuled reads a line, or an item of a list in it. Lists of an item are not read, so that the time does not grow with
+// the depth of a line.
+func readRuled(rules []eventRule, line []byte, isItem bool) (steps []Step, ok bool) {
 	e := event{line, map[string]map[string]json.RawMessage{}}
 	if e.members("") == nil {
 		return nil, false
 	}
-	i := slices.IndexFunc(rules, func(r eventRule) bool { return e.fits(r.When) })
+	i := slices.IndexFunc(rules, func(r eventRule) bool {
+		return e.fits(r.When) && (r.Each == "" || !isItem && bytes.HasPrefix(e.at(r.Each), []byte("[")))
+	})
 	switch {
 	case i < 0:
 		kind := plain(e.at("type"))
 		return unknown(kind), kind != "" && e.at("type")[0] == '"'
+	case rules[i].Each != "":
+		var items []json.RawMessage
+		_ = json.Unmarshal(e.at(rules[i].Each), &items) // cannot fail: it is a list
+		for _, item := range items {
+			more, _ := readRuled(rules, item, true)
+			steps = append(steps, more...)
+		}
+		return steps, true
 	case rules[i].Step == "":
 		return nil, true
 	}
@@ -217,7 +198,14 @@ func (r eventRule) step(e event) Step {
 		}
 		return ""
 	}
-	s := Step{Kind: StepKind(r.Step), Title: text(r.Title), Text: text(r.Text), Call: text(r.Call), Piece: r.Piece}
+	s := Step{Kind: StepKind(r.Step), Title: text(r.Title), Call: text(r.Call), Piece: r.Piece}
+	var lines []string
+	for _, at := range r.Text {
+		if line := text(at); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	s.Text = strings.Join(lines, "\n")
 	for _, at := range r.Output {
 		s.Output += text(at)
 	}

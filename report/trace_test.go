@@ -95,16 +95,16 @@ func TestTraceOfClaude(t *testing.T) {
 {"type":"result","subtype":"success","is_error":false,"num_turns":3,"duration_ms":2500,"result":"All done."}
 {"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":1,"duration_ms":0,"result":""}
 `)
-	want := `note "system init m" ""
+	want := `note "init" ""
 thinking "" "Hm."
 message "" "I look."
 command "" "ls" > "a\nb" failed
-files "Edit" "/a \n-x\n+y\n+z" > "changed\n[image]"
+files "Edit" "/a\nx\ny\nz" > "[{\"type\":\"text\",\"text\":\"changed\"},{\"type\":\"image\"}]"
 tool "Grep" "{\"pattern\":\"x\"}"
 tool "result" "" > "?"
 message "user" "a plain text"
-note "result: success, 3 turns, 2.5 s" "All done."
-error "result: error_max_turns, 1 turn, 0.0 s" ""
+note "success" "All done."
+error "error_max_turns" ""
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -130,7 +130,7 @@ function stepOf(s) {
   li.append(glyph);
   const body = make("div", "body");
   if (s.title) body.append(line("span", "title", s.title));
-  if (!empty(s.text)) body.append(kind === "files" && /^\+|\n[+-]/.test(whole(s.text)) ? edits(s.text) : block(s.text, kind === "message" || kind === "thinking" ? "prose" : ""));
+  if (!empty(s.text)) body.append(block(s.text, kind === "message" || kind === "thinking" ? "prose" : ""));
   if (s.exit) body.append(make("span", "exit", "exit " + s.exit));
   if (s.output && !empty(s.output)) {
     const out = block(s.output, "output");
@@ -138,16 +138,6 @@ function stepOf(s) {
   }
   li.append(body);
   return li;
-}
-
-// edits colours the lines that a tool put in or took out.
-function edits(t) {
-  const pre = make("pre", "edits");
-  for (const l of whole(t).split("\n")) {
-    pre.append(put(make("span", l[0] === "+" ? "add" : l[0] === "-" ? "del" : ""), l + "\n"));
-  }
-  if (t.cut) pre.append(cutMark(t.cut));
-  return fold(pre, whole(t).length, t);
 }
 
 function candidateOf(d) {
