@@ -1,6 +1,7 @@
 package compiler_test
 
 import (
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"regexp"
@@ -13,7 +14,8 @@ import (
 	"github.com/securebench/sbench/internal/test/must"
 )
 
-// TestAuthoring reads every example of docs/authoring.md, and the tester file of docs/tester.md.
+// TestAuthoring reads every example of docs/authoring.md, and the tester file of docs/tester.md. Tables have every key
+// of the environment.
 func TestAuthoring(t *testing.T) {
 	var doc []byte
 	for _, page := range []string{"../docs/authoring.md", "../docs/tester.md"} {
@@ -52,5 +54,18 @@ func TestAuthoring(t *testing.T) {
 		if f.Active() && !families[f.Name] {
 			t.Errorf("no example of %s", f.Name)
 		}
+	}
+
+	type object struct{ Properties map[string]object }
+	var schema object
+	must.Do(t, json.Unmarshal(must.Read(t, "../docs/schemas/manifest.schema.json"), &schema))
+	keys := schema.Properties["defaults"].Properties["environment"].Properties
+	for key := range keys {
+		if !regexp.MustCompile("(?m)^\\|[^|]*`" + key + `\b`).Match(doc) {
+			t.Errorf("no table of docs/authoring.md has the environment's key %s", key)
+		}
+	}
+	if len(keys) < 10 {
+		t.Errorf("%d keys of the environment", len(keys))
 	}
 }

@@ -47,7 +47,7 @@ func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) 
 	all := s.Candidates[r.Task.ID]
 	if r.Attempt > len(all) {
 		return harness.Result{Failure: &candidate.Failure{
-			Reason: "candidate_missing", Phase: "extraction", Message: fmt.Sprintf("for this attempt there is no answer: the task has %d in all", len(all)),
+			Reason: "candidate_missing", Phase: "extraction", Message: fmt.Sprintf("the predictions have %d answers to this task, and none for this attempt", len(all)),
 		}}, nil
 	}
 	c := all[r.Attempt-1]
