@@ -16,6 +16,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/mounts"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // maxSockets bounds how many sockets a sandbox shows of another one.
@@ -49,10 +50,11 @@ func (f *FS) showSockets(m runtime.Mount, tree string, sealed []string) error {
 	}
 	defer func() { _ = root.Close() }()
 	most := len(f.Files) + len(f.Mounts) + maxSockets
-	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.Type() != fs.ModeSocket || len(f.mounts) >= most {
-			return nil // what has vanished is none
+	err = foreign.Walk(root, maxDepth, func(e foreign.Entry) error {
+		if e.Info.Mode().Type() != fs.ModeSocket || len(f.mounts) >= most {
+			return nil
 		}
+		p := e.Path
 		dest := path.Join(m.Dest, p)
 		below := func(dir string) bool { return dest == dir || strings.HasPrefix(dest, dir+"/") }
 		strange := func(c rune) bool { return unicode.IsControl(c) || c == unicode.ReplacementChar }
@@ -67,6 +69,10 @@ func (f *FS) showSockets(m runtime.Mount, tree string, sealed []string) error {
 		f.mounts = append(f.mounts, runtime.Mount{Source: at, Dest: dest})
 		return f.makeInnermost(dest, false)
 	})
+	if errors.Is(err, foreign.ErrBig) {
+		return nil
+	}
+	return err
 }
 
 // bindSocket mounts the socket p of a directory in which processes run at a new file at. It follows no links.
