@@ -12,8 +12,7 @@ import (
 )
 
 // Diagnose examines whether this host can run sandboxes with opts. It connects to a daemon,
-// starting one if necessary, runs a sandbox, makes a network namespace and an overlay mount,
-// and removes them all. What it cannot do is a finding.
+// starting one if necessary, and runs a sandbox. What it cannot do is a finding.
 func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 	opts = withDefaults(opts)
 	var findings []hostcheck.Finding
@@ -21,10 +20,12 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 	if err != nil {
 		findings = append(findings, hostcheck.Failure("daemon", err.Error(), "do what the error says, or choose another daemon: --address SOCKET, or none for one of sbench's own"))
 	} else {
-		findings = append(findings, daemonFinding(h), ociRuntimeFinding(h), isolationFinding(h), trialFinding(ctx, h), gvisorFinding(ctx, h), shimFinding(h), userNamespaceFinding(h), imageStoreFinding(ctx, h))
+		findings = append(findings, daemonFinding(h), ociRuntimeFinding(h), isolationFinding(h), trialFinding(ctx, h), gvisorFinding(ctx, h), userNamespaceFinding(h), imageStoreFinding(ctx, h))
+		if h.platform.LayersOnDisk {
+			findings = append(findings, hostcheck.Warning("layers", "what sandboxes write over their root is on disk below "+opts.Root+", watched and not bounded by the kernel: file systems in memory have no user.* attributes here", "Linux 6.6 or later"))
+		}
 	}
-	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Kernel(),
-		[]hostcheck.Finding{overlayFinding(ctx, h), hostcheck.SubordinateIDs()}, hostcheck.Shared(h != nil && h.conn.Inherited.LowCores()),
+	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Shared(h != nil && h.conn.Inherited.LowCores()),
 		[]hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
 	if h != nil {
 		if err := h.Close(ctx); err != nil {
@@ -109,16 +110,6 @@ func trialFinding(ctx context.Context, h *Host) hostcheck.Finding {
 	return hostcheck.Fine(check, "created, started, and removed without a trace")
 }
 
-// shimFinding reports where sbench's shim is.
-func shimFinding(h *Host) hostcheck.Finding {
-	const check = "shim"
-	path, err := h.findShim()
-	if err != nil {
-		return hostcheck.Failure(check, err.Error(), "install it where the daemon, too, can execute it")
-	}
-	return hostcheck.Fine(check, path)
-}
-
 func daemonFinding(h *Host) hostcheck.Finding {
 	kind := "running before sbench"
 	if h.Private() {
@@ -136,21 +127,6 @@ func imageStoreFinding(ctx context.Context, h *Host) hostcheck.Finding {
 		return hostcheck.Warning("image store", "no images in namespace "+h.opts.Namespace, "make image, sbench image import, or sbench image pull")
 	}
 	return hostcheck.Fine("image store", fmt.Sprintf("%d images in namespace %s", len(list), h.opts.Namespace))
-}
-
-// overlayFinding tries an overlay mount where the layers of sandboxes will be.
-func overlayFinding(ctx context.Context, h *Host) hostcheck.Finding {
-	const check = "overlayfs"
-	if h == nil {
-		return hostcheck.Warning(check, "not tried: there is no daemon", "see above")
-	}
-	if err := tryOverlay(ctx, h.opts, h.platform.LayersOnDisk); err != nil {
-		return hostcheck.Failure(check, err.Error(), "run modprobe overlay as root, and see what the trial sandbox says")
-	}
-	if h.platform.LayersOnDisk {
-		return hostcheck.Warning(check, "what sandboxes write over their root is on disk below "+h.opts.Root+", watched and not bounded by the kernel: file systems in memory have no user.* attributes here", "Linux 6.6 or later")
-	}
-	return hostcheck.Fine(check, "works below "+h.opts.State)
 }
 
 // userNamespaceFinding reports how sandboxes get their ids.

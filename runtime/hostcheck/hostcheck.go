@@ -3,7 +3,6 @@ package hostcheck
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
 	"strconv"
@@ -14,9 +13,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/limits"
-	"github.com/securebench/sbench/runtime/netns"
 	"github.com/securebench/sbench/runtime/proc"
-	"github.com/securebench/sbench/runtime/userns"
 )
 
 // Severity says how serious a [Finding] is. The zero Severity is invalid.
@@ -75,19 +72,9 @@ func Cgroups(allowDegraded []string) []Finding {
 	return findings
 }
 
-// Kernel reports what the kernel offers for sandboxes besides control groups.
-func Kernel() []Finding { return []Finding{seccomp(), userNamespaces(), networkNamespace()} }
-
 // Shared reports what sandboxes can take from the whole host. lowCores says that the OCI
 // runtime cannot set RLIMIT_CORE above 0.
 func Shared(lowCores bool) []Finding { return []Finding{cores(lowCores), descriptors(), overcommit()} }
-
-func seccomp() Finding {
-	if !strings.Contains(proc.Text("/proc/sys/kernel/seccomp/actions_avail"), "errno") {
-		return Failure("seccomp", "the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER")
-	}
-	return Fine("seccomp", "filters available")
-}
 
 // cores reports what a crash in a sandbox starts on the host; see noCores in package oci.
 func cores(low bool) Finding {
@@ -129,48 +116,6 @@ func overcommit() Finding {
 		return Warning(check, "counted for the whole host (vm.overcommit_memory is 2): one sandbox can reserve what others need", "sysctl vm.overcommit_memory=0")
 	}
 	return Fine(check, "not counted")
-}
-
-func userNamespaces() Finding {
-	limit := proc.Text("/proc/sys/user/max_user_namespaces")
-	why, cure := userns.Restriction()
-	switch {
-	case limit == "":
-		return Warning("user namespaces", "not available", "use a kernel with CONFIG_USER_NS; only rootless use needs them")
-	case why != "":
-		return Warning("user namespaces", why, "as root, "+cure+"; only rootless use needs them")
-	}
-	return Fine("user namespaces", "up to "+limit)
-}
-
-func networkNamespace() Finding {
-	ns, err := netns.New(netns.Options{})
-	if err != nil {
-		return Failure("network namespace", err.Error(), userns.ContainerRights)
-	}
-	if err := ns.Close(); err != nil {
-		return Failure("network namespace", err.Error(), "")
-	}
-	return Fine("network namespace", "can be made, with lo only")
-}
-
-// SubordinateIDs reports whether an ordinary user can have the ids that sandboxes need.
-func SubordinateIDs() Finding {
-	var missing []string
-	for _, p := range []string{"newuidmap", "newgidmap"} {
-		if _, err := exec.LookPath(p); err != nil {
-			missing = append(missing, p)
-		}
-	}
-	for _, f := range []string{"/etc/subuid", "/etc/subgid"} {
-		if proc.Text(f) == "" {
-			missing = append(missing, "entries in "+f)
-		}
-	}
-	if len(missing) > 0 {
-		return Warning("rootless", "missing: "+strings.Join(missing, ", "), "install the package uidmap and give the user subordinate ids; root does not need them")
-	}
-	return Fine("rootless", "newuidmap, newgidmap and subordinate ids are there")
 }
 
 // Room warns if dir lacks room for a handful of images and sandboxes.

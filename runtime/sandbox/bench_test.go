@@ -24,7 +24,7 @@ import (
 	"github.com/securebench/sbench/runtime/sandbox"
 )
 
-// dockerImage must be in Docker's image store; scripts/bench.sh puts it there.
+// dockerImage is in the store of a Docker daemon if scripts/docker-image.sh has put it there.
 const dockerImage = "sbench.local/base:bookworm"
 
 // BenchmarkLife measures the whole life of a sandbox that runs true: create, start, wait,
