@@ -19,11 +19,16 @@ import (
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
-// maxSockets bounds how many sockets a sandbox shows of another one.
-const maxSockets = 64
+// Bounds of what a sandbox shows of another one: the number of sockets, and the length of a path that connect takes,
+// unix(7).
+const (
+	maxSockets    = 64
+	maxSocketPath = 107
+)
 
 // ShowSockets shows the UNIX sockets that processes have made in the root file system of other and in its writable
-// mounts, at the same paths. It leaves out those below sealed, at a mount of f, or behind a link, and those that vanish.
+// mounts, at the same paths. It leaves out those below sealed, at a mount of f, or behind a link, those that vanish, and
+// those at a path that f cannot have: no socket is an error.
 func (f *FS) ShowSockets(other *FS, sealed []string) error {
 	trees := map[string]runtime.Mount{other.Layers()[0]: {Source: other.Root(), Dest: "/"}} // without what is the image's
 	for _, m := range other.mounts {
@@ -56,6 +61,9 @@ func (f *FS) showSockets(m runtime.Mount, tree string, sealed []string) error {
 		}
 		p := e.Path
 		dest := path.Join(m.Dest, p)
+		if len(dest) > maxSocketPath {
+			return nil
+		}
 		below := func(dir string) bool { return dest == dir || strings.HasPrefix(dest, dir+"/") }
 		strange := func(c rune) bool { return unicode.IsControl(c) || c == unicode.ReplacementChar }
 		if at, err := securejoin.SecureJoin(f.Root(), dest); err != nil || at != filepath.Join(f.Root(), dest) || strings.ContainsFunc(dest, strange) ||
@@ -63,11 +71,10 @@ func (f *FS) showSockets(m runtime.Mount, tree string, sealed []string) error {
 			return nil
 		}
 		at := filepath.Join(f.Dir, fmt.Sprintf("socket-%d", len(f.mounts)))
-		if bound, err := bindSocket(m.Source, p, at); err != nil || !bound {
-			return err
+		if f.makeInnermost(dest, false) == nil && bindSocket(m.Source, p, at) == nil {
+			f.mounts = append(f.mounts, runtime.Mount{Source: at, Dest: dest})
 		}
-		f.mounts = append(f.mounts, runtime.Mount{Source: at, Dest: dest})
-		return f.makeInnermost(dest, false)
+		return nil
 	})
 	if errors.Is(err, foreign.ErrBig) {
 		return nil
@@ -76,20 +83,26 @@ func (f *FS) showSockets(m runtime.Mount, tree string, sealed []string) error {
 }
 
 // bindSocket mounts the socket p of a directory in which processes run at a new file at. It follows no links.
-func bindSocket(dir, p, at string) (bool, error) {
+func bindSocket(dir, p, at string) error {
 	top, err := os.Open(dir)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { _ = top.Close() }()
 	fd, err := unix.Openat2(int(top.Fd()), p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
-		return false, nil // it has vanished
+		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return false, err
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
 	}
-	return true, errors.Join(os.WriteFile(at, nil, 0o644), mounts.Bind(fmt.Sprintf("/proc/self/fd/%d", fd), at))
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return unix.ENOTSOCK
+	}
+	if err := os.WriteFile(at, nil, 0o644); err != nil {
+		return err
+	}
+	return mounts.Bind(fmt.Sprintf("/proc/self/fd/%d", fd), at)
 }

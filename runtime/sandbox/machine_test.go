@@ -96,3 +96,52 @@ func TestMachine(t *testing.T) {
 	must.Report(t, err)
 	must.Report(t, second.Close(context.Background()))
 }
+
+// TestSocketsOfKeptProcesses: a machine beside kept processes reaches the UNIX sockets among their files, and no socket
+// keeps the machine from starting.
+func TestSocketsOfKeptProcesses(t *testing.T) {
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	create := func(cfg runtime.Config) runtime.Sandbox {
+		cfg.Image, cfg.Machine = image, true
+		cfg.Limits = runtime.Limits{LayerBytes: 128 << 20}.Over(runtime.DefaultLimits())
+		sandbox, err := run.Create(t.Context(), cfg)
+		must.Do(t, err)
+		t.Cleanup(func() { must.Report(t, sandbox.Close(context.Background())) })
+		return sandbox
+	}
+	first := create(runtime.Config{Name: "first", KeepProcesses: true, Capabilities: []string{"CAP_FOWNER"}})
+	exec := func(in runtime.Sandbox, script string) string {
+		exit, err := in.Exec(t.Context(), runtime.Process{Args: []string{"python3", "-c", script}, Wall: time.Minute})
+		if err != nil || !exit.Success() {
+			t.Fatalf("%v, %v: %s%s", exit, err, exit.Stdout, exit.Stderr)
+		}
+		return exit.Stdout.String()
+	}
+	exec(first, `import os, shutil, socket
+def listen(path):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    server = socket.socket(socket.AF_UNIX)
+    os.chdir(os.path.dirname(path))
+    server.bind(os.path.basename(path))
+    server.listen()
+    return server
+os.remove("/etc/issue")
+os.symlink("/usr", "/srv/link")
+servers = [listen(p) for p in ("/srv/a.sock", "/etc/issue/b.sock", "/usr/c.sock", "/srv/link/d.sock", "/" + "/".join(["d" * 250] * 15) + "/e.sock")]
+os.mkdir("/srv/f.sock")
+if os.fork() == 0:
+    while True:
+        connection, _ = servers[0].accept()
+        connection.sendall(b"answered")
+        connection.close()
+`)
+	second := create(runtime.Config{Name: "second", NetworkOf: first, ReadOnly: []string{"/usr"}})
+	got := exec(second, `import os, socket
+client = socket.socket(socket.AF_UNIX)
+client.connect("/srv/a.sock")
+print(client.recv(100).decode(), os.path.exists("/usr/c.sock"), os.listdir("/srv"))
+`)
+	if want := "answered False ['a.sock']\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
