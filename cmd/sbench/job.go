@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/testerfile"
-	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/run/kubernetes"
 	"github.com/securebench/sbench/run/slurm"
 )
@@ -109,23 +108,12 @@ func (cmd *jobKubernetesCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	h, problems := setup.Of(tester)
-	if problems != nil {
-		return problems
-	}
 	job, err := kubernetes.New(cmd.Settings, tester, cmd.Shards, cmd.Jobs, cmd.Import)
 	if err != nil {
 		return marked(errUsage, err)
 	}
-	config, err := job.TakeFiles(tester, h.Sources())
-	var objects kubernetes.Objects
-	if err == nil {
-		job.Command = cmd.command("sbench", config, job.Output(), source.settings)
-		objects, err = job.Objects()
-	}
-	if errors.Is(err, kubernetes.ErrNoConfigMap) {
-		err = fmt.Errorf("%w: put the files on the claim, and name their directory by --on-claim", err)
-	}
+	job.Command = cmd.command("sbench", job.Tester(), job.Output(), source.settings)
+	objects, err := job.Objects()
 	if err != nil {
 		return marked(errUsage, err)
 	}

@@ -11,14 +11,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -161,26 +157,7 @@ users: [{name: admin, user: {token: test}}]
 	k.program(programs+"/kube-controller-manager", "--kubeconfig="+config, "--leader-elect=false", fmt.Sprintf("--secure-port=%d", ports[3]),
 		"--controllers=job-controller,garbage-collector-controller", "--cert-dir="+k.dir+"/certificates-controllers")
 
-	// What a kubelet serves of its pods.
-	logs := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		parts := strings.Split(r.URL.Path, "/") // /containerLogs/NAMESPACE/POD/CONTAINER
-		text, err := os.ReadFile(filepath.Join(k.dir, parts[3]+".log"))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return
-		}
-		_, _ = w.Write(text)
-	}))
-	t.Cleanup(logs.Close)
-	_, port, err := net.SplitHostPort(logs.Listener.Addr().String())
-	must.Do(t, err)
-	number, err := strconv.Atoi(port)
-	must.Do(t, err)
-	node, err := k.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: kubeNode}}, metav1.CreateOptions{})
-	must.Do(t, err)
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
-	_, err = k.api.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	_, err = k.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: kubeNode}}, metav1.CreateOptions{})
 	must.Do(t, err)
 }
 
@@ -221,7 +198,7 @@ func (k *kubeCluster) live(ctx context.Context, pod *corev1.Pod, p *kubePod) {
 	}
 	k.status(pod, corev1.PodRunning, nil)
 	code := 1
-	volumes, err := k.volumes(always, pod)
+	volumes, err := k.volumes(pod)
 	for _, c := range append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...) {
 		if err == nil {
 			code, err = k.container(ctx, pod, c, volumes, p)
@@ -261,7 +238,7 @@ func (k *kubeCluster) status(pod *corev1.Pod, phase corev1.PodPhase, code *int) 
 	}
 }
 
-func (k *kubeCluster) volumes(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
+func (k *kubeCluster) volumes(pod *corev1.Pod) (map[string]string, error) {
 	dirs := map[string]string{}
 	for _, v := range pod.Spec.Volumes {
 		dir := filepath.Join(k.dir, "volumes", string(pod.UID), v.Name)
@@ -275,31 +252,6 @@ func (k *kubeCluster) volumes(ctx context.Context, pod *corev1.Pod) (map[string]
 			return nil, err
 		}
 		dirs[v.Name] = dir
-		if v.ConfigMap == nil {
-			continue
-		}
-		config, err := k.api.CoreV1().ConfigMaps(pod.Namespace).Get(ctx, v.ConfigMap.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		// As kubelets lay it out: the files in a directory with a time in its name, and links.
-		const version = "..2026_01_01"
-		for _, item := range v.ConfigMap.Items {
-			text, binary := config.BinaryData[item.Key]
-			if !binary {
-				text = []byte(config.Data[item.Key])
-			}
-			name := filepath.Join(dir, version, item.Path)
-			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-				return nil, err
-			}
-			if err := os.WriteFile(name, text, os.FileMode(*item.Mode)); err != nil {
-				return nil, err
-			}
-			first, _, _ := strings.Cut(item.Path, "/")
-			_ = os.Symlink(version, filepath.Join(dir, "..data"))
-			_ = os.Symlink(filepath.Join("..data", first), filepath.Join(dir, first))
-		}
 	}
 	return dirs, nil
 }

@@ -29,10 +29,10 @@ func TestKubernetes(t *testing.T) {
 	archive, err := containerdtest.Archive()
 	must.Do(t, err)
 	copyFile(t, archive, filepath.Join(k.claims, "results/images/base.tar"))
-	tester, err := filepath.Abs("../../benchmarks/terminal-task-smoke/tester-command.yaml")
-	must.Do(t, err)
+	const smoke = "../../benchmarks/terminal-task-smoke"
+	must.Do(t, os.CopyFS(filepath.Join(k.claims, "results/smoke"), os.DirFS(smoke)))
 	job := func(name string, more ...string) []string {
-		return append([]string{"job", "kubernetes", tester, "--name", name, "--image", k.image, "--claim", "results", "--import", "images/base.tar"}, more...)
+		return append([]string{"job", "kubernetes", filepath.Join(smoke, "tester-command.yaml"), "--on-claim", "smoke/tester-command.yaml", "--name", name, "--image", k.image, "--claim", "results", "--import", "images/base.tar"}, more...)
 	}
 	for _, mode := range []struct {
 		name string
@@ -87,17 +87,9 @@ func (k *kubeCluster) apply(args []string) (printed string) {
 	k.t.Helper()
 	printed, _ = k.sbench(0, args...)
 	for document := range strings.SplitSeq(printed, "\n---\n") {
-		var files corev1.ConfigMap
-		must.Do(k.t, yaml.Unmarshal([]byte(document), &files.TypeMeta))
-		var err error
-		if files.Kind == "ConfigMap" {
-			must.Do(k.t, yaml.UnmarshalStrict([]byte(document), &files))
-			_, err = k.api.CoreV1().ConfigMaps("default").Create(k.t.Context(), &files, metav1.CreateOptions{FieldValidation: "Strict"})
-		} else {
-			var job batchv1.Job
-			must.Do(k.t, yaml.UnmarshalStrict([]byte(document), &job))
-			_, err = k.api.BatchV1().Jobs("default").Create(k.t.Context(), &job, metav1.CreateOptions{FieldValidation: "Strict"})
-		}
+		var job batchv1.Job
+		must.Do(k.t, yaml.UnmarshalStrict([]byte(document), &job))
+		_, err := k.api.BatchV1().Jobs("default").Create(k.t.Context(), &job, metav1.CreateOptions{FieldValidation: "Strict"})
 		must.Do(k.t, err)
 	}
 	return printed
@@ -176,17 +168,16 @@ func (k *kubeCluster) podsOf(job string) (names []string) {
 
 // keys makes a run with a key, which must be in the Secret and nowhere else.
 func (k *kubeCluster) keys(args func(string, ...string) []string) {
-	pack := filepath.Join(k.dir, "keyed")
+	pack := filepath.Join(k.claims, "results/keyed-pack")
 	must.Do(k.t, os.CopyFS(pack, os.DirFS("../../benchmarks/terminal-task-smoke")))
 	text := must.Read(k.t, filepath.Join(pack, "tester-command.yaml"))
 	must.Do(k.t, os.WriteFile(filepath.Join(pack, "tester.yaml"), []byte(strings.Replace(string(text), "type: command", "type: command\n  env: [TEST_TOKEN]", 1)), 0o644))
 	const value = "this-is-a-secret-value"
-	must.Do(k.t, os.WriteFile(filepath.Join(pack, "keys.env"), []byte("TEST_TOKEN="+value+"\n"), 0o600))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keyed-keys"}, StringData: map[string]string{"TEST_TOKEN": value}}
 	_, err := k.api.CoreV1().Secrets("default").Create(k.t.Context(), secret, metav1.CreateOptions{})
 	must.Do(k.t, err)
 	command := args("keyed", "--shards", "1")
-	command[2] = filepath.Join(pack, "tester.yaml")
+	command[2], command[4] = filepath.Join(pack, "tester.yaml"), "keyed-pack/tester.yaml"
 	if printed := k.apply(command); strings.Contains(printed, value) {
 		k.t.Error("the key is printed")
 	}

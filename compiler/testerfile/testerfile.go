@@ -314,21 +314,6 @@ func (t *File) Problem(path, hint, message string) document.Problem {
 	return p
 }
 
-// AbsolutePath returns the first absolute path by which the file names the benchmark, or a file for the harness; "" if
-// all are relative.
-func (t *File) AbsolutePath() string {
-	benchmark := t.doc.Root().Get("benchmark")
-	named := []document.Value{benchmark.Get("manifest"), benchmark.Get("tasks")}
-	for _, f := range t.doc.Root().Get("harness").Get("config").Get("files").Items() {
-		named = append(named, f.Get("source"))
-	}
-	i := slices.IndexFunc(named, func(v document.Value) bool { return filepath.IsAbs(v.Text()) })
-	if i < 0 {
-		return ""
-	}
-	return named[i].Text()
-}
-
 func (t *File) fill(root document.Value) {
 	config := &t.Harness.Config
 	t.Verification.DisallowDangerousCommands = true

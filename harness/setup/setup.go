@@ -119,14 +119,6 @@ func beside(file, name string) string {
 	return filepath.Join(filepath.Dir(file), name)
 }
 
-// Sources returns the files and directories that the harness section names.
-func (h Harness) Sources() (all []string) {
-	for _, f := range h.tester.Harness.Config.Files {
-		all = append(all, f.Source)
-	}
-	return append(all, slices.DeleteFunc([]string{h.file, h.agent.Directory}, func(name string) bool { return name == "" })...)
-}
-
 // serverProblems returns a problem for each server of tools that the agent cannot use or cannot reach.
 func (h Harness) serverProblems() (problems compiler.Problems) {
 	c := h.tester.Harness.Config

@@ -1,5 +1,5 @@
-// Package kubernetes makes the objects with which Kubernetes runs the shards of a run: an Indexed Job, its
-// files, and a Job that merges the shards. kubectl sends them to a cluster, and follows and ends the Job.
+// Package kubernetes makes the objects with which Kubernetes runs the shards of a run: an Indexed Job, and
+// a Job that merges the shards. kubectl sends them to a cluster, and follows and ends the Job.
 package kubernetes
 
 import (
@@ -17,7 +17,6 @@ import (
 	"strings"
 	"text/template"
 	"time"
-	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,9 +31,8 @@ import (
 
 // Where pods find things.
 const (
-	resultsDir = "/results"          // the claim
-	filesDir   = "/etc/sbench/files" // the files of the ConfigMap
-	privateDir = "/var/lib/sbench"   // what a private containerd keeps
+	resultsDir = "/results"        // the claim
+	privateDir = "/var/lib/sbench" // what a private containerd keeps
 )
 
 // A Job is an Indexed Job with an index for each shard of a run.
@@ -44,7 +42,6 @@ type Job struct {
 	// Command is the command line of a shard, without --shard. Prepare are commands before it.
 	Command []string
 	Prepare [][]string
-	Files   []File
 	Keys    []string // variables with secrets, which are in the Secret KeysName
 	CPUs    float64  // cores of a shard
 	Memory  int64    // of a shard, in bytes
@@ -64,10 +61,10 @@ type Settings struct {
 	Grace        time.Duration     `default:"2m" placeholder:"DURATION" help:"How long a pod that is stopped has to end its attempts. Default: 2m."`
 	NodeSelector map[string]string `placeholder:"LABEL=VALUE" mapsep:"," help:"Only nodes with this label. Can be repeated."`
 	Toleration   []Toleration      `placeholder:"TAINT" help:"A taint to tolerate: KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT. Can be repeated."`
-	OnClaim      string            `placeholder:"DIR" help:"Directory on the claim that has the tester file and the files that it names, instead of a ConfigMap."`
+	OnClaim      string            `required:"" placeholder:"FILE" help:"Path of the tester file on the claim, where the files that it names have to be, too."`
 }
 
-// New returns the Job for a tester file, without its files and its Command. imports are archives of images on the claim.
+// New returns the Job for a tester file, without its Command. imports are archives of images on the claim.
 func New(s Settings, t *testerfile.File, shards, jobs int, imports []string) (Job, error) {
 	j := Job{Settings: s, Shards: shards, Keys: slices.Clone(t.Harness.Env)}
 	j.CPUs, j.Memory = run.ShardNeeds(t, jobs)
@@ -89,7 +86,7 @@ func New(s Settings, t *testerfile.File, shards, jobs int, imports []string) (Jo
 			return j, fmt.Errorf("%q is no absolute path", dir)
 		}
 	}
-	for _, name := range append(slices.Clone(imports), cmp.Or(j.OnClaim, ".")) {
+	for _, name := range append(slices.Clone(imports), j.OnClaim) {
 		if !fs.ValidPath(name) {
 			return j, fmt.Errorf("%q is no path on the claim, such as images/base.tar", name)
 		}
@@ -100,12 +97,8 @@ func New(s Settings, t *testerfile.File, shards, jobs int, imports []string) (Jo
 	return j, nil
 }
 
-// A File is a file of the tester's that pods find in filesDir.
-type File struct {
-	Path       string // relative, with slashes
-	Text       []byte
-	Executable bool
-}
+// Tester returns the path of the tester file in pods.
+func (j Job) Tester() string { return path.Join(resultsDir, j.OnClaim) }
 
 // Output returns the directory of the results in pods.
 func (j Job) Output() string { return path.Join(resultsDir, j.Name) }
@@ -115,19 +108,14 @@ func (j Job) KeysName() string { return j.Name + "-keys" }
 
 // Objects are what the shards of a run are made of.
 type Objects struct {
-	Files *corev1.ConfigMap // nil if there are none
 	Job   *batchv1.Job
 	Merge *batchv1.Job // suspended until all shards are there
 }
 
 // YAML returns the objects as documents of one stream.
 func (o Objects) YAML() ([]byte, error) {
-	all := []any{o.Job, o.Merge}
-	if o.Files != nil {
-		all = append([]any{o.Files}, all...)
-	}
 	var texts [][]byte
-	for _, object := range all {
+	for _, object := range []*batchv1.Job{o.Job, o.Merge} {
 		text, err := yaml.Marshal(object)
 		if err != nil {
 			return nil, err
@@ -137,54 +125,22 @@ func (o Objects) YAML() ([]byte, error) {
 	return bytes.Join(texts, []byte("---\n")), nil
 }
 
-// maxFiles bounds the files of a ConfigMap, in bytes. The API accepts an object of 1 MiB, names included
-// (kubernetes.io/docs/concepts/configuration/configmap).
-const maxFiles = 1<<20 - 64<<10
-
 // Objects returns what the shards are made of.
 func (j Job) Objects() (Objects, error) {
 	// The name of a pod is the Job's name and the index.
 	if problems := validation.IsDNS1035Label(j.Name); len(problems) > 0 || len(j.Name) > 40 {
 		return Objects{}, fmt.Errorf("%q cannot be the name of a job: at most 40 lower-case letters, digits and -, and a letter first", j.Name)
 	}
-	size := 0
-	for _, f := range j.Files {
-		if size += len(f.Text) + len(f.Path); !fs.ValidPath(f.Path) {
-			return Objects{}, fmt.Errorf("%q is no path of a file", f.Path)
-		}
+	job, err := j.job()
+	if err != nil {
+		return Objects{}, err
 	}
-	if size > maxFiles {
-		return Objects{}, fmt.Errorf("the tester file and the files that it names have %d bytes, and %w", size, ErrNoConfigMap)
-	}
-	var o Objects
-	if len(j.Files) > 0 {
-		o.Files = j.configMap()
-	}
-	var err error
-	if o.Job, err = j.job(); err == nil {
-		o.Merge = mergeJob(o.Job)
-	}
-	return o, err
+	return Objects{Job: job, Merge: mergeJob(job)}, nil
 }
 
-func (j Job) meta(suffix string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: j.Name + suffix, Labels: map[string]string{"app.kubernetes.io/name": "sbench", "app.kubernetes.io/instance": j.Name}}
+func (j Job) meta() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: j.Name, Labels: map[string]string{"app.kubernetes.io/name": "sbench", "app.kubernetes.io/instance": j.Name}}
 }
-
-func (j Job) configMap() *corev1.ConfigMap {
-	m := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: j.meta("-files"), Immutable: new(true), Data: map[string]string{}, BinaryData: map[string][]byte{}}
-	for i, f := range j.Files {
-		if utf8.Valid(f.Text) {
-			m.Data[key(i)] = string(f.Text)
-		} else {
-			m.BinaryData[key(i)] = f.Text
-		}
-	}
-	return m
-}
-
-// key returns the key of a file in the ConfigMap, where paths are not possible.
-func key(i int) string { return "file" + strconv.Itoa(i) }
 
 //go:embed job.yaml
 var jobText string
@@ -194,7 +150,7 @@ var jobTemplate = template.Must(template.New("job").Funcs(template.FuncMap{
 		text, err := json.Marshal(v)
 		return string(text), err
 	},
-	"key": key, "command": command, "meta": Job.meta, "dir": path.Dir, "base": path.Base, "join": path.Join,
+	"command": command, "meta": Job.meta, "dir": path.Dir, "base": path.Base, "join": path.Join,
 	"shard": func(j Job) []string {
 		return append(slices.Clone(j.Command), "--shard", "auto/"+strconv.Itoa(j.Shards), "--resume")
 	},
@@ -205,7 +161,6 @@ var jobTemplate = template.Must(template.New("job").Funcs(template.FuncMap{
 	},
 	"bytes":   func(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) },
 	"results": func() string { return resultsDir },
-	"files":   func() string { return filesDir },
 	"private": func() string { return privateDir },
 }).Parse(jobText))
 

@@ -17,7 +17,7 @@ func TestTexts(t *testing.T) {
 			Name: "a-job", Image: texts[0], Claim: texts[1], PullSecret: texts[5], NodeSocket: texts[2], NodeDir: texts[3], NodeRoot: texts[4],
 			NodeSelector: map[string]string{"a": texts[7]}, Toleration: []kubernetes.Toleration{{Key: texts[8]}},
 		},
-		Shards: 2, Command: texts, Prepare: [][]string{texts}, Files: []kubernetes.File{{Path: texts[6]}}, Keys: []string{"KEY"},
+		Shards: 2, Command: texts, Prepare: [][]string{texts}, Keys: []string{"KEY"},
 	}
 	objects, err := job.Objects()
 	must.Do(t, err)
@@ -30,15 +30,15 @@ func TestTexts(t *testing.T) {
 		t.Error(diff)
 	}
 	got := []string{
-		pod.Containers[0].Image, pod.Volumes[0].PersistentVolumeClaim.ClaimName, pod.Containers[0].Env[0].Value, pod.Containers[0].Env[1].Value, pod.Volumes[3].HostPath.Path,
-		pod.ImagePullSecrets[0].Name, pod.Volumes[1].ConfigMap.Items[0].Path, pod.NodeSelector["a"], pod.Tolerations[0].Key,
+		pod.Containers[0].Image, pod.Volumes[0].PersistentVolumeClaim.ClaimName, pod.Containers[0].Env[0].Value, pod.Containers[0].Env[1].Value, pod.Volumes[2].HostPath.Path,
+		pod.ImagePullSecrets[0].Name, pod.NodeSelector["a"], pod.Tolerations[0].Key,
 	}
-	want := append(texts[:6:6], "files/"+texts[6], texts[7], texts[8])
+	want := append(texts[:6:6], texts[7], texts[8])
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if key := pod.Containers[0].Env[3]; pod.Volumes[1].ConfigMap.Name != objects.Files.Name || key.Name != "KEY" || key.ValueFrom.SecretKeyRef.Name != job.KeysName() {
-		t.Errorf("%+v, %+v", pod.Volumes[1], key)
+	if key := pod.Containers[0].Env[3]; key.Name != "KEY" || key.ValueFrom.SecretKeyRef.Name != job.KeysName() {
+		t.Errorf("%+v", key)
 	}
 	if merge := objects.Merge.Spec; !*merge.Suspend || len(merge.Template.Spec.Volumes) != 1 || merge.Template.Spec.Containers[0].SecurityContext.Privileged != nil || merge.Template.Spec.Containers[0].Env != nil {
 		t.Errorf("%+v", merge)
