@@ -295,7 +295,7 @@ class File:
         if self.each:
             owner = next((f for f in (inside, own) if f is not None and f.name.startswith("test")), None)
             uses = [] if inside else [owner] + [f for f in uses if f is not owner]
-            if owner is None or inside not in (owner, None) or not all(f is not None and f.name.startswith("test") for f in uses):
+            if owner is None or inside not in (owner, None) or self.handed(at) or not all(f is not None and f.name.startswith("test") for f in uses):
                 return
             test, row = self.test(owner), any(n in owner.decorator_list for n in self.above(node))
         key = (start, end, new, test)
@@ -304,6 +304,12 @@ class File:
             place = self.places.setdefault((test, where.lineno, where.end_lineno), len(self.places))
             self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "users": "*" if again or len(uses) > 1 else "", "place": place,
                                "test": test, "row": row, "line": where.lineno, "last": where.end_lineno})
+
+    def handed(self, at):
+        """Whether an assertion is in a function that a test hands over: who calls it can catch what it raises."""
+        inner = [f for f in self.above(at) if isinstance(f, FUNCTIONS)][:-1]
+        uses = [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and getattr(self.parents[n], "func", None) is not n] if inner else []
+        return any(f.decorator_list or isinstance(self.parents[f], ast.ClassDef) or f.name in uses for f in inner)
 
     @staticmethod
     def plain(node):
