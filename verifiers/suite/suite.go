@@ -38,7 +38,8 @@ type Suite struct {
 	// Seen are texts of tests that authors of candidates can read. A candidate that finds a line of them
 	// changed knows in which run it is.
 	Seen []string
-	// Selects is the text of the command and its scripts. Rows of a table that it names by their values are not changed.
+	// Selects is the text of the command and its scripts. Rows of a table that it names by their values are not changed,
+	// and files that it names run in its order.
 	Selects string
 	// Others are hidden files that the command runs or reads, if there are no tests in Python.
 	Others []contrast.File
@@ -169,7 +170,7 @@ func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
 	switch {
 	case ends[canaryRun].Success():
 		return s.passesBroken(ctx, v, sum, c, drawn)
-	case skips(ends[canaryRun], drawn):
+	case s.skips(ends[canaryRun], drawn):
 		return passesBroken(v, sum), nil
 	}
 	return s.uncalibrated(v, sum, drawn, ends), nil
@@ -376,14 +377,23 @@ func passesBroken(v verifiers.Verdict, sum contrast.Summary) verifiers.Verdict {
 
 // skips reports whether a test that fails without a solution did not fail in the run with the canary,
 // although a later one did: a candidate may skip it.
-func skips(exit runtime.Exit, drawn contrast.Calibration) bool {
+func (s suite) skips(exit runtime.Exit, drawn contrast.Calibration) bool {
 	if len(drawn.Sets) == 0 {
 		return false
 	}
 	all := drawn.Sets[allSet]
 	return slices.ContainsFunc(all.Others, func(e contrast.Edit) bool {
-		return !reported(exit, e) && slices.ContainsFunc(all.Edits, func(later contrast.Edit) bool { return e.Before(later) && reported(exit, later) })
+		return !reported(exit, e) && slices.ContainsFunc(all.Edits, func(later contrast.Edit) bool { return s.before(e, later) && reported(exit, later) })
 	})
+}
+
+// before reports whether e's test runs before other's: files that the command names run in the command's order.
+func (s suite) before(e, other contrast.Edit) bool {
+	at, otherAt := strings.Index(s.Selects, path.Base(e.Path)), strings.Index(s.Selects, path.Base(other.Path))
+	if e.Path != other.Path && at >= 0 && otherAt >= 0 {
+		return at < otherAt
+	}
+	return e.Before(other)
 }
 
 func neverStarted(err error) bool {
@@ -453,7 +463,7 @@ func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends m
 	for i, set := range drawn.Sets[:min(len(drawn.Sets), allSet)] {
 		var calibrated contrast.Set
 		if exit, ran := exits[i]; ran && !exit.Success() {
-			calibrated = setOf(exit, set.Edits, drawn.Sets[allSet].Edits)
+			calibrated = s.setOf(exit, set.Edits, drawn.Sets[allSet].Edits)
 		}
 		c.Sets = append(c.Sets, calibrated)
 	}
@@ -477,7 +487,7 @@ func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends m
 
 // setOf returns the set for a run in which the reference failed with these edits. all has an edit
 // of every function.
-func setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set {
+func (s suite) setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set {
 	set := contrast.Set{Edits: edits}
 	if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
 		set.Failures = failures(exit.Stdout, exit.Stderr) // of the rows of a table, each is one
@@ -489,7 +499,7 @@ func setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set {
 	set.Edits, set.Named = named, true
 	for _, o := range all {
 		// A function that runs after a changed one may fail because that did not clean up.
-		after := func(e contrast.Edit) bool { return e.SameTest(o) || e.MayFail(o) || !o.Before(e) }
+		after := func(e contrast.Edit) bool { return e.SameTest(o) || e.MayFail(o) || !s.before(o, e) }
 		if !slices.ContainsFunc(edits, after) && !reported(exit, o) {
 			set.Others = append(set.Others, o)
 		}
