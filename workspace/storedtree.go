@@ -56,7 +56,8 @@ func (t StoredTree) Digest(ctx context.Context, maxBytes int64) (TreeReport, err
 }
 
 // Restore is Copy with the tree's original owners and modes, for a directory that no user of the
-// host can reach. It needs CAP_CHOWN if any owner is not the calling process's user.
+// host can reach. It needs CAP_CHOWN if any owner is not the calling process's user, and CAP_DAC_OVERRIDE if a file
+// has several names, one of them in a directory that its owner may not search.
 func (t StoredTree) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	opts.Lost, opts.restore = nil, true
 	return t.Copy(ctx, dst, opts)

@@ -25,6 +25,7 @@ func tempDir(t *testing.T) string {
 	dir := t.TempDir()
 	root := must.OpenRoot(t, dir)
 	t.Cleanup(func() {
+		_ = os.Chmod(dir, 0o700)
 		entries, _ := os.ReadDir(dir) // the test may have removed it
 		for _, entry := range entries {
 			must.Do(t, remove.All(root, entry.Name()))
