@@ -18,7 +18,7 @@ func (s suite) broken(drawn contrast.Calibration) []contrast.File {
 	for i, f := range files {
 		text, err := contrast.Apply(f, drawn.Canary...)
 		switch {
-		case path.Ext(f.Path) != ".py":
+		case !isPython(f):
 			text = brokenText(f)
 		case err != nil || text == f.Text: // this interpreter does not read it
 			text = "raise AssertionError\n" + f.Text
@@ -83,8 +83,16 @@ func ending(text, line string) string {
 // candidate's input, and a shell script may end before what is put at its end.
 func IsCode(f contrast.File) bool {
 	ext := strings.ToLower(path.Ext(f.Path))
-	return ext == ".py" || brokenText(f) != brokenData && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)
+	return isPython(f) || brokenText(f) != brokenData && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)
 }
+
+// isPython reports whether a file is a program in Python, by its name or its first line.
+func isPython(f contrast.File) bool {
+	ext := path.Ext(f.Path)
+	return ext == ".py" || ext == "" && pythonProgram.MatchString(f.Text)
+}
+
+var pythonProgram = regexp.MustCompile(`^#!.*\bpython`)
 
 // brokenData replaces a file in an unknown language. No shell succeeds with it, and it is the text of no
 // program or answer.
