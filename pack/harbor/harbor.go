@@ -217,6 +217,9 @@ func (b *builder) harborSolution(t *task, spec harborTask) []taskFile {
 // ownSolution is the name of a task's solve.sh if another script executes it.
 const ownSolution = "solve.task.sh"
 
+// mismatch matches go-toml's error about a value of another type than its key has.
+var mismatch = regexp.MustCompile(`cannot decode TOML ([\w ]+) into`)
+
 // toml decodes the task's own file as TOML into v and returns the keys without a field in v.
 func (t *task) toml(v any) (unknown []string, ok bool) {
 	text := t.text(harborFile)
@@ -235,6 +238,10 @@ func (t *task) toml(v any) (unknown []string, ok bool) {
 		return slices.Compact(unknown), true
 	case errors.As(err, &position):
 		line, column := position.Position()
+		if m := mismatch.FindStringSubmatch(err.Error()); m != nil {
+			t.wrong(harborFile, line, "", "%s cannot be a TOML %s", strings.Join(position.Key(), "."), m[1])
+			break
+		}
 		t.wrong(harborFile, line, "", "invalid TOML at column %d: %v", column, err)
 	case err != nil:
 		t.wrong(harborFile, 0, "", "invalid TOML: %v", err)
