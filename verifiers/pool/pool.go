@@ -2,7 +2,7 @@
 // task and gives no verdict: [Pool.Run] returns what a run reported and how it ended.
 //
 // The programs in the sandboxes are in the directory code: supervise.py is the first process of each, and
-// starts judge.py, which runs the tests, and far.py, in which a candidate runs apart from them.
+// starts judge.py, which runs the tests, and host.py, in which a candidate runs apart from them.
 package pool
 
 import (
