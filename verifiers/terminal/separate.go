@@ -25,7 +25,7 @@ import (
 const (
 	artifactsMount = sbenchDir + "/artifacts" // where artifacts are collected
 	loggedDir      = "/logs/artifacts"        // which is always an artifact
-	collectTime    = time.Minute              // of a command without a limit of its own, and of copying
+	collectTime    = time.Minute              // the least for a command, and the time for copying
 	maxLeftOut     = 20                       // links and artifacts that a record names
 	// artifactShare is which part of a workspace's bytes the artifacts that are files may have
 	// together: each run of the checker gets copies of them in one volume of that size.
@@ -49,8 +49,9 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	defer func() { err = errors.Join(err, vol.Close()) }()
 	exit, err := collect(ctx, e, in, eval, vol.Path())
 	again := func(ctx context.Context, left runtime.Sandbox) error {
-		in.Left = left
-		_, err := collect(ctx, e, in, eval, vol.Path())
+		beside := in
+		beside.Left = left
+		_, err := collect(ctx, e, beside, eval, vol.Path())
 		return err
 	}
 	switch {
@@ -79,7 +80,7 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 		v = v.With("collect", exit.String())
 	}
 	if err == nil && len(leftOut) > 0 {
-		v = v.With("left_out", leftOut[:min(len(leftOut), maxLeftOut)])
+		v = v.With("left_out", leftOut)
 	}
 	return v, err
 }
@@ -112,7 +113,7 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	}
 	for _, c := range eval.Checker.Collect {
 		as, _, _ := strings.Cut(cmp.Or(c.User, others), ":")
-		args = append(args, as, strings.Join(c.Command.Argv, " ")+c.Command.Shell)
+		args = append(args, as, shellLine(c))
 		wall += max(c.Timeout, collectTime)
 	}
 	args = append(append(args, "--", loggedDir), eval.Checker.Artifacts...)
@@ -126,9 +127,24 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	}, runtime.Process{Args: args, Wall: wall})
 }
 
+// shellLine returns a command as a line of a shell.
+func shellLine(c compiler.Collect) string {
+	line := c.Command.Shell
+	for _, word := range c.Command.Argv {
+		line += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return line
+}
+
 // artifactsIn returns what was collected in root of the paths, up to most bytes of files. Links that lead out
 // of their artifact are left out: the checker would follow them to its own files. So is an artifact that is too deep.
+// leftOut names the first maxLeftOut: the candidate decides how many there are, and how long their paths are.
 func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, leftOut []string, err error) {
+	leave := func(name string) {
+		if len(leftOut) < maxLeftOut {
+			leftOut = append(leftOut, name)
+		}
+	}
 	for _, p := range paths {
 		name := strings.TrimPrefix(p, "/")
 		info, err := root.Lstat(name)
@@ -136,7 +152,7 @@ func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, l
 		case err != nil || !info.Mode().IsRegular() && !info.IsDir():
 			continue // nobody has to leave any
 		case info.Mode().IsRegular() && info.Size() > most:
-			leftOut = append(leftOut, p)
+			leave(p)
 			continue
 		}
 		found = append(found, artifact{filepath.Join(root.Name(), name), p, info.IsDir()})
@@ -156,13 +172,14 @@ func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, l
 			upward := strings.Contains(target, "/..") && target != path.Clean(target) // from what may be a link itself
 			at := path.Join(name, e.Path)
 			if to := path.Join(path.Dir(at), target); err == nil && (path.IsAbs(target) || upward || to != name && !strings.HasPrefix(to, name+"/")) {
-				leftOut = append(leftOut, "/"+at)
+				leave("/" + at)
 				err = e.Dir.Remove(e.Name)
 			}
 			return err
 		})
 		if errors.Is(err, foreign.ErrBig) {
-			leftOut, found, err = append(leftOut, p), found[:len(found)-1], nil
+			leave(p)
+			found, err = found[:len(found)-1], nil
 		}
 		if err = errors.Join(err, dir.Close()); err != nil {
 			return nil, nil, err

@@ -1,12 +1,15 @@
 package terminal
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/must"
 )
 
@@ -32,5 +35,31 @@ func TestArtifactLinks(t *testing.T) {
 	found, left, err := artifactsIn(root, []string{"/w/out", "/deep"}, 1<<20)
 	if want := []string{"/w/out/v", "/w/out/w", "/w/out/x", "/w/out/y", "/w/out/z", "/w/out/zz\xff/out", "/deep"}; err != nil || len(found) != 1 || !slices.Equal(left, want) {
 		t.Errorf("%v %v %q, want %q", err, found, left, want)
+	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "many"), 0o755))
+	for i := range 2 * maxLeftOut {
+		must.Do(t, os.Symlink("/x", filepath.Join(dir, "many", fmt.Sprint(i))))
+	}
+	_, left, err = artifactsIn(root, []string{"/many"}, 1<<20)
+	if kept, readErr := os.ReadDir(filepath.Join(dir, "many")); err != nil || readErr != nil || len(left) != maxLeftOut || len(kept) > 0 {
+		t.Errorf("many links: %v %v, %d named, %d kept", err, readErr, len(left), len(kept))
+	}
+}
+
+// TestShellLine: the arguments of a command that collects artifacts reach the program as they are.
+func TestShellLine(t *testing.T) {
+	for _, tt := range []struct {
+		shell string
+		argv  []string
+		want  string
+	}{
+		{"printf '%s|' a  b", nil, "a|b|"},
+		{"", []string{"printf", "%s|", "a  b", "it's", "$HOME", ""}, "a  b|it's|$HOME||"},
+	} {
+		var c compiler.Collect
+		c.Command.Shell, c.Command.Argv = tt.shell, tt.argv
+		if got, err := exec.CommandContext(t.Context(), "sh", "-c", shellLine(c)).Output(); err != nil || string(got) != tt.want {
+			t.Errorf("%q: %q %v", tt.argv, got, err)
+		}
 	}
 }
