@@ -78,7 +78,7 @@ type Builder struct {
 	images   []BuiltImage
 	leave    map[Place]bool // tasks that an earlier pass found unfit
 	seen     int            // tasks counted
-	powers   int            // tasks that need capabilities
+	powers   int            // rows that need capabilities
 }
 
 func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Builder, error) {
@@ -160,8 +160,8 @@ func (b *Builder) Note(at Place, format string, args ...any) {
 	b.notes = append(b.notes, p)
 }
 
-// Add writes the row of a task, or the rows of its steps, if the task is selected. An error must end the
-// import; it is errDone once there are enough tasks.
+// Add writes the row of a task, or the rows of its steps, if the task is selected. A task with a row that cannot be
+// written is rejected as a whole. An error must end the import; it is errDone once there are enough tasks.
 func (b *Builder) Add(ctx context.Context, at Place, rows ...Row) error {
 	id := rows[0].ID
 	if step := rows[0].Step; step != nil {
@@ -170,9 +170,24 @@ func (b *Builder) Add(ctx context.Context, at Place, rows ...Row) error {
 	if !b.Wanted(at, id) {
 		return nil
 	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	var lines []byte
+	for i := range rows {
+		line, err := b.line(&rows[i])
+		if err != nil {
+			return b.Reject(at.problem("", "%v", err)...)
+		}
+		lines = append(lines, line...)
+	}
+	if _, err := b.out.Write(lines); err != nil {
+		return err
+	}
 	for _, row := range rows {
-		if err := b.add(ctx, at, row); err != nil {
-			return err
+		b.places = append(b.places, at)
+		if row.Environment["capabilities"] != nil {
+			b.powers++
 		}
 	}
 	b.tasks++
@@ -182,28 +197,16 @@ func (b *Builder) Add(ctx context.Context, at Place, rows ...Row) error {
 	return nil
 }
 
-func (b *Builder) add(ctx context.Context, at Place, row Row) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	if err := b.references.set(&row); err != nil {
-		return b.Reject(at.problem("", "%v", err)...)
+// line returns a row, with its image, as a line of the pack.
+func (b *Builder) line(row *Row) ([]byte, error) {
+	if err := b.references.set(row); err != nil {
+		return nil, err
 	}
 	text, err := marshal(row)
-	if err != nil { // such as a number of the source that JSON does not have
-		return b.Reject(at.problem("", "%v", err)...)
+	if err == nil && len(text) > compiler.MaxLine {
+		err = fmt.Errorf("the row has %d bytes, more than %d", len(text), compiler.MaxLine)
 	}
-	if len(text) > compiler.MaxLine {
-		return b.Reject(at.problem("", "the row has %d bytes, more than %d", len(text), compiler.MaxLine)...)
-	}
-	if _, err := b.out.Write(text); err != nil {
-		return err
-	}
-	b.places = append(b.places, at)
-	if row.Environment["capabilities"] != nil {
-		b.powers++
-	}
-	return nil
+	return text, err
 }
 
 // marshal writes one value as a line of JSON, with sorted keys in maps.

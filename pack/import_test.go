@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -208,5 +209,32 @@ func checkPack(t testing.TB, dir string) {
 		if assets := task.AgentView().Assets; len(assets) > 0 && !task.Stepped() {
 			t.Errorf("%s: assets %v", task.ID(), assets)
 		}
+	}
+}
+
+// TestAddRejects: with --skip, a task with a row that cannot be written is left out with all of its steps, and does not
+// count towards the limit.
+func TestAddRejects(t *testing.T) {
+	f, err := pack.Named(formats(), "harbor")
+	must.Do(t, err)
+	row := func(id string, step *pack.Step, weight float64) pack.Row {
+		return pack.Row{
+			ID: id, Step: step, Input: map[string]any{"instructions": "x"}, Metadata: map[string]any{"weight": weight},
+			Eval: map[string]any{"checker": map[string]any{"command": "true"}}, Environment: map[string]any{"image": "x:1", "candidate": "machine"},
+		}
+	}
+	f.Read = func(ctx context.Context, b *pack.Builder) error {
+		step := &pack.Step{Task: "steps"}
+		if err := b.Add(ctx, pack.Place{File: "a"}, row("steps/one", step, 1), row("steps/two", step, math.NaN())); err != nil {
+			return err
+		}
+		return b.Add(ctx, pack.Place{File: "b"}, row("whole", nil, 1))
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	report, err := pack.Import(t.Context(), f, pack.Options{Out: out, Skip: true, Limit: 1})
+	must.Do(t, err)
+	rows := string(must.Read(t, filepath.Join(out, "tasks.jsonl")))
+	if report.Tasks != 1 || len(report.Left) != 1 || strings.Count(rows, "\n") != 1 || !strings.Contains(rows, `"whole"`) {
+		t.Errorf("%+v\n%s", report, rows)
 	}
 }
