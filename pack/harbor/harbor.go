@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"reflect"
 	"regexp"
@@ -220,7 +221,8 @@ const ownSolution = "solve.task.sh"
 // mismatch matches go-toml's error about a value of another type than its key has.
 var mismatch = regexp.MustCompile(`cannot decode TOML ([\w ]+) into`)
 
-// toml decodes the task's own file as TOML into v and returns the keys without a field in v.
+// toml decodes the task's own file as TOML into v and returns the keys without a field in v. A number that JSON does not
+// have, which is nan or inf, is a problem.
 func (t *task) toml(v any) (unknown []string, ok bool) {
 	text := t.text(harborFile)
 	if text == "" {
@@ -235,7 +237,7 @@ func (t *task) toml(v any) (unknown []string, ok bool) {
 			unknown = append(unknown, strings.Join(e.Key(), "."))
 		}
 		slices.Sort(unknown)
-		return slices.Compact(unknown), true
+		unknown, err = slices.Compact(unknown), nil
 	case errors.As(err, &position):
 		line, column := position.Position()
 		if m := mismatch.FindStringSubmatch(err.Error()); m != nil {
@@ -246,7 +248,35 @@ func (t *task) toml(v any) (unknown []string, ok bool) {
 	case err != nil:
 		t.wrong(harborFile, 0, "", "invalid TOML: %v", err)
 	}
-	return nil, err == nil
+	if err != nil {
+		return nil, false
+	}
+	var all map[string]any
+	_ = toml.Unmarshal([]byte(text), &all) // was decoded above
+	strange := notFinite("", all)
+	for _, key := range strange {
+		t.wrong(harborFile, 0, "write a number, or leave the key out", "%s is nan or inf", key)
+	}
+	return unknown, len(strange) == 0
+}
+
+// notFinite returns the keys of numbers in a value that are nan or inf, such as steps[0].min_reward.
+func notFinite(key string, value any) (keys []string) {
+	switch v := value.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			keys = []string{key}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			keys = append(keys, notFinite(strings.TrimPrefix(key+"."+name, "."), v[name])...)
+		}
+	case []any:
+		for i, element := range v {
+			keys = append(keys, notFinite(fmt.Sprintf("%s[%d]", key, i), element)...)
+		}
+	}
+	return keys
 }
 
 // check records a problem for each invalid value, and for each feature that sandboxes do not
