@@ -33,7 +33,7 @@ type harborTask struct {
 	Schema    any            `toml:"schema_version"`
 	Task      any            `toml:"task"`
 	Source    any            `toml:"source"`
-	Artifacts []any          `toml:"artifacts"` // paths, or tables with the keys of harborArtifact
+	Artifacts []any          `toml:"artifacts"` // paths, or tables; see collected
 	Metadata  map[string]any `toml:"metadata"`
 	Agent     harborAgent    `toml:"agent"`
 	Verifier  harborVerifier `toml:"verifier"`
@@ -348,8 +348,13 @@ func (spec harborTask) ownChecker(t *task, part *terminalTask) map[string]any {
 		t.refuse(own.HealthCheck != nil, "wait in tests/test.sh", "verifier.environment.healthcheck is not supported")
 		checker["workdir"] = own.Workdir
 	}
-	var paths []string
-	var commands []map[string]any
+	checker["artifacts"], checker["collect"] = spec.collected(t)
+	return given(checker)
+}
+
+// collected returns the paths of the artifacts, and the commands that run before these are copied: the task's own, and
+// one for each pattern that an artifact excludes, in a copy of the machine, as tar matches the pattern.
+func (spec harborTask) collected(t *task) (paths []string, commands []map[string]any) {
 	for _, c := range spec.Verifier.Collect {
 		t.refuse(!isMain(c.Service), "collect it in the service main", "verifier.collect: the service %v is not supported", c.Service)
 		commands = append(commands, given(map[string]any{"command": c.Command, "timeout_seconds": c.Timeout, "user": userOf(c.User)}))
@@ -362,14 +367,18 @@ func (spec harborTask) ownChecker(t *task, part *terminalTask) map[string]any {
 		if source != "/logs/artifacts" {
 			paths = append(paths, source)
 		}
-		excluded, _ := table["exclude"].([]any)
-		for _, pattern := range excluded { // as tar matches it, in the copy of the machine from which artifacts are collected
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			known := slices.Contains([]string{"source", "service", "destination", "exclude"}, key) // the destination is Harbor's own on the host
+			t.refuse(!known, "leave it out", "artifacts: %s has the unknown key %s", source, key)
+		}
+		excluded, list := table["exclude"].([]any)
+		t.refuse(!list && table["exclude"] != nil, "a list of patterns", "artifacts: exclude of %s is %v", source, table["exclude"])
+		for _, pattern := range excluded {
 			at := quoteShell("*/" + strings.TrimSuffix(fmt.Sprint(pattern), "/"))
 			commands = append(commands, map[string]any{"command": "find " + quoteShell(source) + " -mindepth 1 -path " + at + " -prune -exec rm -rf {} +"})
 		}
 	}
-	checker["artifacts"], checker["collect"] = paths, commands
-	return given(checker)
+	return paths, commands
 }
 
 // isMain reports whether a service is the task's own sandbox.
