@@ -151,6 +151,8 @@ func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, l
 		switch {
 		case err != nil || !info.Mode().IsRegular() && !info.IsDir():
 			continue // nobody has to leave any
+		case slices.ContainsFunc(found, func(a artifact) bool { return a.dest == p }):
+			continue // listed twice
 		case info.Mode().IsRegular() && info.Size() > most:
 			leave(p)
 			continue

@@ -32,7 +32,7 @@ func TestArtifactLinks(t *testing.T) {
 	root, err := os.OpenRoot(dir)
 	must.Do(t, err)
 	defer func() { _ = root.Close() }()
-	found, left, err := artifactsIn(root, []string{"/w/out", "/deep"}, 1<<20)
+	found, left, err := artifactsIn(root, []string{"/w/out", "/deep", "/w/out"}, 1<<20)
 	if want := []string{"/w/out/v", "/w/out/w", "/w/out/x", "/w/out/y", "/w/out/z", "/w/out/zz\xff/out", "/deep"}; err != nil || len(found) != 1 || !slices.Equal(left, want) {
 		t.Errorf("%v %v %q, want %q", err, found, left, want)
 	}
