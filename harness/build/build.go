@@ -19,6 +19,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,12 +94,8 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 		return runtime.Image{}, Fault{fmt.Errorf("%s: %w", f.Name(), err)}
 	}
 	r := recipe{Builder: b, file: f.Name(), context: root, lex: shell.NewLex(parsed.EscapeToken), global: map[string]string{}, stages: map[string]*stage{}}
-	for _, a := range args {
-		for _, pair := range a.Args {
-			if pair.Value != nil {
-				r.global[pair.Key] = *pair.Value
-			}
-		}
+	if err := r.declare(args); err != nil {
+		return runtime.Image{}, err
 	}
 	var last *stage
 	for i, s := range stages {
@@ -133,6 +130,27 @@ type recipe struct {
 	lex     *shell.Lex
 	global  map[string]string // arguments before the first FROM
 	stages  map[string]*stage // by number and by name
+}
+
+// declare sets the arguments before the first FROM: the platform's, which every Dockerfile has, and the Dockerfile's own. A
+// value may name those before it.
+func (r *recipe) declare(args []instructions.ArgCommand) error {
+	for _, side := range []string{"BUILD", "TARGET"} {
+		r.global[side+"PLATFORM"], r.global[side+"OS"], r.global[side+"ARCH"] = "linux/"+goruntime.GOARCH, "linux", goruntime.GOARCH
+	}
+	for _, a := range args {
+		for _, pair := range a.Args {
+			if pair.Value == nil {
+				continue
+			}
+			value, _, err := r.lex.ProcessWord(*pair.Value, shell.EnvsFromSlice(environment.Environ(r.global)))
+			if err != nil {
+				return Fault{fmt.Errorf("%s: ARG %s: %w", r.file, pair.Key, err)}
+			}
+			r.global[pair.Key] = value
+		}
+	}
+	return nil
 }
 
 // stage is a stage of the build, up to some instruction.
@@ -218,12 +236,11 @@ func digest(parts ...string) string {
 func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
 		err := e.Expand(func(word string) (string, error) {
-			variables := slices.Concat(environment.Environ(s.args), s.image.Env, s.env) // the last of a name counts
-			text, _, err := s.lex.ProcessWord(word, shell.EnvsFromSlice(variables))
+			text, _, err := s.lex.ProcessWord(word, shell.EnvsFromSlice(slices.Concat(s.image.Env, s.variables())))
 			return text, err
 		})
 		if err != nil {
-			return err
+			return Fault{err}
 		}
 	}
 	switch c := c.(type) {
@@ -237,7 +254,7 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 				return Fault{fmt.Errorf("ADD of %s, which is not a local file, is not supported: fetch it in a RUN, whose hosts --allow names", source)}
 			}
 		}
-		return s.copy(ctx, copying{c.SourcesAndDest, "", c.Chown, c.Chmod, false, true, c.ExcludePatterns, c.String()})
+		return s.copy(ctx, copying{c.SourcesAndDest, "", c.Chown, c.Chmod, false, c.Unpack == nil || *c.Unpack, c.ExcludePatterns, c.String()})
 	case *instructions.EnvCommand:
 		for _, pair := range c.Env {
 			s.set(pair.Key, pair.Value)
@@ -270,6 +287,9 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	}
 	return nil
 }
+
+// variables returns the arguments and the ENV of the stage, which hide variables of the image. The last one of a name counts.
+func (s *stage) variables() []string { return append(environment.Environ(s.args), s.env...) }
 
 func (s *stage) set(name, value string) {
 	entry := name + "=" + value
@@ -315,6 +335,11 @@ func (s *stage) describe(c instructions.Command) error {
 }
 
 func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
+	for _, flag := range c.FlagsUsed {
+		if flag != "mount" {
+			return fmt.Errorf("RUN --%s is %w", flag, errUnsupported)
+		}
+	}
 	dir, err := os.MkdirTemp(s.Temp, "mounts-")
 	if err != nil {
 		return err
@@ -328,7 +353,7 @@ func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
 	if c.PrependShell {
 		args = append(slices.Clone(s.shell), lineOf(c))
 	}
-	return s.command(ctx, c.String(), args, append(environment.Environ(s.args), s.env...), mounted)
+	return s.command(ctx, c.String(), args, s.variables(), mounted)
 }
 
 // mounts are what a RUN mounts.

@@ -112,9 +112,10 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 	for _, pattern := range c.SourcePaths {
 		found, err := fs.Glob(source.FS(), path.Join(".", path.Clean("/" + pattern)[1:]))
 		found = slices.DeleteFunc(found, func(name string) bool {
-			_, whole, skipErr := source.skip(name)
-			err = errors.Join(err, skipErr)
-			return whole
+			info, lstatErr := source.Lstat(name)
+			skip, whole, skipErr := source.skip(name)
+			err = errors.Join(err, lstatErr, skipErr)
+			return whole || skip && err == nil && !info.IsDir()
 		})
 		if err != nil || len(found) == 0 {
 			return Fault{errors.Join(err, fmt.Errorf("there is no %s in %s, or it is ignored", pattern, cmp.Or(c.from, "the build context")))}
@@ -364,7 +365,7 @@ func (u *upper) tree(ctx context.Context, source tree, name, at string) error {
 			}
 			return err
 		case !info.Mode().IsRegular():
-			return fmt.Errorf("%s is no file, directory or link", p)
+			return Fault{fmt.Errorf("%s is no file, directory or link: leave it out by .dockerignore or --exclude", p)}
 		}
 		f, err := source.Open(p)
 		if err != nil {

@@ -14,8 +14,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	"github.com/moby/buildkit/frontend/dockerfile/shell"
 
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/runtime"
 )
 
 // TestOwn: --chown takes names and numbers, as Docker does.
@@ -127,6 +129,49 @@ func TestHereDocument(t *testing.T) {
 		must.Do(t, err)
 		if got := lineOf(stages[0].Commands[0].(*instructions.RunCommand)); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestArguments: an argument before the first FROM may name another, and the platform's; in a stage, an argument hides a
+// variable of the base image, and ENV hides both.
+func TestArguments(t *testing.T) {
+	parsed, err := parser.Parse(strings.NewReader("ARG A=1\nARG B=x$A-$TARGETOS\nFROM b\nARG B\nARG V=2\nENV C=$B-$V W=1\nARG W=2\nENV D=$W\n"))
+	must.Do(t, err)
+	stages, args, err := instructions.Parse(parsed.AST, nil)
+	must.Do(t, err)
+	r := &recipe{lex: shell.NewLex('\\'), global: map[string]string{}}
+	must.Do(t, r.declare(args))
+	s := &stage{recipe: r, args: map[string]string{}, image: runtime.Image{Env: []string{"V=1"}}}
+	for _, c := range stages[0].Commands {
+		must.Do(t, s.do(t.Context(), c))
+	}
+	if got, want := strings.Join(s.env, " "), "C=x1-linux-2 W=1 D=1"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := s.do(t.Context(), &instructions.EnvCommand{Env: instructions.KeyValuePairs{{Key: "X", Value: "${Y:?is missing}"}}}); !errors.As(err, new(Fault)) {
+		t.Errorf("a variable that has to be set: %v", err)
+	}
+}
+
+// TestRefused: what is not supported is refused by name, and a file that is ignored is not there, although others are not
+// ignored.
+func TestRefused(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, errors.Join(os.WriteFile(filepath.Join(dir, "x"), nil, 0o600), os.WriteFile(filepath.Join(dir, ".dockerignore"), []byte("*\n!src\n"), 0o600)))
+	context, err := openContext(dir, "Dockerfile")
+	must.Do(t, err)
+	for line, want := range map[string]string{
+		"RUN --network=none true": "RUN --network is not supported",
+		"COPY x /y":               "there is no x in the build context, or it is ignored",
+	} {
+		parsed, err := parser.Parse(strings.NewReader("FROM b\n" + line + "\n"))
+		must.Do(t, err)
+		stages, _, err := instructions.Parse(parsed.AST, nil)
+		must.Do(t, err)
+		s := &stage{recipe: &recipe{context: context, lex: shell.NewLex('\\')}}
+		if err := s.do(t.Context(), stages[0].Commands[0]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
 		}
 	}
 }
