@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -132,8 +131,7 @@ func ask(ctx context.Context, client *http.Client, provider Provider, q question
 	case err != nil:
 		return "", 0, err
 	case status == http.StatusTooManyRequests, status >= 500:
-		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		return "", time.Duration(seconds) * time.Second, fmt.Errorf("the provider answered %s", resp.Status)
+		return "", retryAfter(resp.Header), fmt.Errorf("the provider answered %s", resp.Status)
 	case status == http.StatusBadRequest && (refusal == "" || refusal == "provider_error"), status == http.StatusRequestEntityTooLarge:
 		return "", -1, fmt.Errorf("%w (%s)", ErrPrompt, resp.Status)
 	case status != http.StatusOK:

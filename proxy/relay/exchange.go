@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -111,7 +112,7 @@ func (x *exchange) prepare() error {
 	}
 	x.route = route
 	x.entry.Method, x.entry.Path = route.method, route.path
-	if route.stream && x.req.URL.RawQuery != "alt=sse" {
+	if route.stream && !slices.Equal(x.req.URL.Query()["alt"], []string{"sse"}) {
 		return malformed("a stream is served as events only (alt=sse)")
 	}
 	h := x.req.Header

@@ -70,6 +70,9 @@ type Facts struct {
 
 // Plus returns the facts about two relays together. The relay of g was opened after the relay of f.
 func (f Facts) Plus(g Facts) Facts {
+	if g.Outage == g.Sent-g.Left { // nothing has ended the outage of f
+		g.Outage += f.Outage
+	}
 	g.Seen, g.Refused, g.Unlogged, g.Sent = f.Seen+g.Seen, f.Refused+g.Refused, f.Unlogged+g.Unlogged, f.Sent+g.Sent
 	g.Other, g.ProviderWait = f.Other+g.Other, f.ProviderWait+g.ProviderWait
 	g.Succeeded, g.Left = f.Succeeded+g.Succeeded, f.Left+g.Left

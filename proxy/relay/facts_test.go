@@ -231,7 +231,7 @@ func TestBudgetsAtOnce(t *testing.T) {
 	}
 }
 
-// TestPlus: the facts about two relays have the sums of all their numbers, but for the outage at the end.
+// TestPlus: the facts about two relays have the sums of all their numbers. An outage goes on unless it ends.
 func TestPlus(t *testing.T) {
 	var f relay.Facts
 	numbers := map[string]reflect.Value{}
@@ -249,6 +249,12 @@ func TestPlus(t *testing.T) {
 	for name := range numbers {
 		if got := fmt.Sprint(reflect.ValueOf(sum).FieldByName(name)); got != "2" {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+	down := relay.Facts{Sent: 3, Succeeded: 1, Outage: 2}
+	for want, then := range map[int64]relay.Facts{0: {Sent: 1, Succeeded: 1}, 1: {Sent: 2, Outage: 1}, 2: {Sent: 1, Left: 1}, 3: {Sent: 2, Left: 1, Outage: 1}} {
+		if got := down.Plus(then).Outage; got != want {
+			t.Errorf("an outage, and then %+v: %d, want %d", then, got, want)
 		}
 	}
 }

@@ -28,6 +28,7 @@ func TestGooglePaths(t *testing.T) {
 		{generatePath, 200, ""},
 		{generatePath + "?key=sk-placeholder", 200, ""},
 		{streamPath + "?alt=sse", 200, ""},
+		{streamPath + "?alt=sse&key=sk-placeholder", 200, ""},
 		{streamPath, 400, "malformed_request"},
 		{streamPath + "?alt=json", 400, "malformed_request"},
 		{streamPath + "?alt=sse&alt=json", 400, "malformed_request"},
@@ -55,7 +56,7 @@ func TestGooglePaths(t *testing.T) {
 			t.Errorf("%s?%s: %v", request.Path, request.Query, request.Header)
 		}
 	}
-	if f := r.relay.Facts(); f.Succeeded != 3 || f.Usage.Input != 90 || f.Usage.Output != 15 {
+	if f := r.relay.Facts(); f.Succeeded != 4 || f.Usage.Input != 120 || f.Usage.Output != 20 {
 		t.Errorf("%+v", f)
 	}
 
