@@ -21,7 +21,7 @@ func (s suite) broken(drawn contrast.Calibration) []contrast.File {
 		case !isPython(f):
 			text = brokenText(f)
 		case err != nil || text == f.Text: // this interpreter does not read it
-			text = "raise AssertionError\n" + f.Text
+			text = beginning(f.Text, "raise AssertionError")
 		}
 		files[i].Text = text
 	}

@@ -41,7 +41,7 @@ func (s suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
 		unseen = slices.Clone(found.Edits)
 	}
 	c.Sets = sets(s.functions(unseen, exit), s.functions(found.Edits, exit))
-	c.Sets[allSet].Others = slices.DeleteFunc(slices.Clone(c.Sets[allSet].Edits), func(e contrast.Edit) bool { return !reported(exit, e) })
+	c.Sets[allSet].Others = slices.DeleteFunc(slices.Clone(c.Sets[allSet].Edits), failureLinesOf(exit).omit)
 	return c, nil
 }
 
@@ -91,12 +91,12 @@ func (s suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 	}
 	rand.Shuffle(len(edits), func(i, j int) { edits[i], edits[j] = edits[j], edits[i] })
 	slices.SortStableFunc(edits, func(a, b contrast.Edit) int { return rank(a) - rank(b) })
-	needed, lines := map[string]int{}, failureLines(unsolved)
+	needed, lines := map[string]int{}, failureLinesOf(unsolved)
 	for _, e := range edits {
 		i := slices.IndexFunc(of, func(own []contrast.Edit) bool { return own[0].SameTest(e) })
 		if i < 0 {
 			i, of = len(of), append(of, nil)
-			if names(lines, e) {
+			if lines.name(e) {
 				needed[e.Path+" "+e.Test] = -1
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// summaryLine matches the line that ends the output of pytest or unittest, failureCount the
-// numbers in it.
+// summaryLine matches the line that ends the output of pytest or unittest, failureCount the numbers in it:
+// "== 1 failed, 2 errors in 61.02s ==" and "FAILED (failures=2, errors=1)".
 var (
 	summaryLine  = regexp.MustCompile(`^(=+ )?(\d+ [a-z]+, )*\d+ [a-z]+ in \d|^FAILED \(`)
 	failureCount = regexp.MustCompile(`(\d+) (?:failed|errors?)\b|(?:failures|errors)=(\d+)`)
@@ -37,14 +37,14 @@ func failures(streams ...runtime.Output) (n int) {
 // colors matches escape sequences for colors (ECMA-48, SGR).
 var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
-// failureLine matches a line of a test runner that begins or ends with a word for a failure.
+// failureLine matches a line of a test runner that begins or ends with a word for a failure, such as
+// "FAILED tests/test_a.py::test_one - it has to", "ERROR: test_two (a.B)" and "tests/test_a.py::test_one FAILED  [ 50%]".
 var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
 
-// reported says whether pytest's or unittest's output names the edit's test as failed. A line in another form
-// may be one that the candidate prints.
-func reported(exit runtime.Exit, e contrast.Edit) bool { return names(failureLines(exit), e) }
+// failureLines are the lines in which a test runner names the tests that failed.
+type failureLines []string
 
-func failureLines(exit runtime.Exit) (lines []string) {
+func failureLinesOf(exit runtime.Exit) (lines failureLines) {
 	for line := range strings.Lines(colors.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), "")) {
 		if failureLine.MatchString(line) {
 			lines = append(lines, line)
@@ -53,14 +53,19 @@ func failureLines(exit runtime.Exit) (lines []string) {
 	return lines
 }
 
-func names(failures []string, e contrast.Edit) bool {
+// name reports whether pytest or unittest names the edit's test as failed. A line in another form may be one that the
+// candidate prints.
+func (l failureLines) name(e contrast.Edit) bool {
 	class, name := "", e.Test
 	if i := strings.LastIndex(name, "::"); i >= 0 {
 		class, name = name[:i], name[i+2:]
 	}
 	pytest := regexp.MustCompile(`(^|[\s/])` + regexp.QuoteMeta(path.Base(e.Path)+"::"+e.Test) + `($|[\s[])`)
 	unittest := regexp.MustCompile(`^((FAIL|ERROR): )?` + regexp.QuoteMeta(name) + ` \(.*\b` + regexp.QuoteMeta(class) + `\b.*\)`)
-	return slices.ContainsFunc(failures, func(line string) bool {
+	return slices.ContainsFunc(l, func(line string) bool {
 		return pytest.MatchString(line) || class != "" && unittest.MatchString(line)
 	})
 }
+
+// omit reports whether no line names the edit's test as failed: it passed, or did not run.
+func (l failureLines) omit(e contrast.Edit) bool { return !l.name(e) }

@@ -318,8 +318,8 @@ func (s suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, drawn con
 	}
 	edits := drawn.Sets[allSet].Edits
 	sum.State, sum.Mutants = contrast.Uncalibrated, len(edits)
-	run := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(ends[canaryRun], e) })
-	followed := slices.DeleteFunc(slices.Clone(run), func(e contrast.Edit) bool { return reported(exit, e) })
+	run := slices.DeleteFunc(slices.Clone(edits), failureLinesOf(ends[canaryRun]).omit)
+	followed := slices.DeleteFunc(slices.Clone(run), failureLinesOf(exit).name)
 	all := len(run) > 0 && len(followed) == len(run)
 	if sum.Followed = len(followed); len(run) == 0 && exit.Success() { // the command names no tests
 		sum.Followed, all = len(edits), s.Certain
@@ -381,9 +381,9 @@ func (s suite) skips(exit runtime.Exit, drawn contrast.Calibration) bool {
 	if len(drawn.Sets) == 0 {
 		return false
 	}
-	all := drawn.Sets[allSet]
+	all, lines := drawn.Sets[allSet], failureLinesOf(exit)
 	return slices.ContainsFunc(all.Others, func(e contrast.Edit) bool {
-		return !reported(exit, e) && slices.ContainsFunc(all.Edits, func(later contrast.Edit) bool { return s.before(e, later) && reported(exit, later) })
+		return lines.omit(e) && slices.ContainsFunc(all.Edits, func(later contrast.Edit) bool { return s.before(e, later) && lines.name(later) })
 	})
 }
 
@@ -492,7 +492,8 @@ func (s suite) setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set
 	if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
 		set.Failures = failures(exit.Stdout, exit.Stderr) // of the rows of a table, each is one
 	}
-	named := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(exit, e) })
+	lines := failureLinesOf(exit)
+	named := slices.DeleteFunc(slices.Clone(edits), lines.omit)
 	if len(named) == 0 {
 		return set
 	}
@@ -500,7 +501,7 @@ func (s suite) setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set
 	for _, o := range all {
 		// A function that runs after a changed one may fail because that did not clean up.
 		after := func(e contrast.Edit) bool { return e.SameTest(o) || e.MayFail(o) || !s.before(o, e) }
-		if !slices.ContainsFunc(edits, after) && !reported(exit, o) {
+		if !slices.ContainsFunc(edits, after) && lines.omit(o) {
 			set.Others = append(set.Others, o)
 		}
 	}
@@ -513,9 +514,8 @@ func endsAs(exit runtime.Exit, set contrast.Set) bool {
 	if exit.Success() || exit.Reason == runtime.Exited && failures(exit.Stdout, exit.Stderr) < set.Failures {
 		return false
 	}
-	missing := func(e contrast.Edit) bool { return !reported(exit, e) }
-	return !(set.Named && slices.ContainsFunc(set.Edits, missing)) &&
-		!slices.ContainsFunc(set.Others, func(e contrast.Edit) bool { return reported(exit, e) })
+	lines := failureLinesOf(exit)
+	return !(set.Named && slices.ContainsFunc(set.Edits, lines.omit)) && !slices.ContainsFunc(set.Others, lines.name)
 }
 
 // changed runs the command with the edits applied to the hidden files.
