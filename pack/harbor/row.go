@@ -36,18 +36,21 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 	return false
 }
 
-// fetching matches commands that need the network: package managers, and requests to hosts that are
-// neither this machine nor a sidecar, whose names have no dot.
+// fetching matches commands that need the network, such as "pip install x", "go get x@v1", "uv run --with x", "npx x" and
+// "curl https://example.org": package managers, and requests to hosts that are neither this machine nor a sidecar, whose
+// names have no dot.
 var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|uv|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|pip|venv)\b|` +
 	`\b(bundle|cargo|composer|gem|pipx|pnpm|poetry|yarn)\s+(-\S+\s+)*(install|add)\b|\bgo\s+(install|get)\s[^;&|#]*@|` +
 	`\buv\s+(-\S+\s+)*run\s+(-\S+\s+)*(--with\S*|-w|--from|-p|--python)\s|\b(uvx|npx)\s|\bgit clone\s[^|;&]*git@|\b(curl|wget|git clone)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
 
-// offline matches an option by which a package manager fetches nothing, or a request stays on this machine.
+// offline matches an option by which a package manager fetches nothing, or a request stays on this machine, such as
+// " --no-index" and " --resolve a.example:443:127.0.0.1".
 var offline = regexp.MustCompile(`\s--(no-index|offline|no-download|local|path|unix-socket)\b|\s--(resolve|connect-to)[ =]\S+:(127\.0\.0\.1|localhost)\b`)
 
 var (
-	// background matches what leaves a process running, requests a request to a port or a UNIX socket of this machine, looks what
-	// looks at processes, and starts what starts a process in Python.
+	// background matches what leaves a process running ("serve &", "nohup serve", "nginx --daemon"), requests a request to a port
+	// or a UNIX socket of this machine ("http://localhost", "redis-cli"), looks what looks at processes ("pgrep x"), and starts
+	// what starts a process in Python.
 	background = regexp.MustCompile(`(?m)(^|[^&>|])&\s*(#.*)?$|\b(nohup|setsid|systemctl (re)?start|service \S+ (re)?start|tmux new|screen -d|\w+ctl (\S+ )*start)\b|\s--(daemon(ize)?|fork|detach)\b`)
 	requests   = regexp.MustCompile(`(?i)\b(https?|wss?)://(localhost|127\.0\.0\.1|0\.0\.0\.0)\b|\b(localhost|127\.0\.0\.1)["']?\s*[:,/ ]\s*\d|\.sock\b|\bAF_UNIX\b|\b(psql|mysql(admin)?|redis-cli|supervisorctl|tmux)\b`)
 	looks      = regexp.MustCompile(`\b(pgrep|pidof|psutil|kill -0|ps -?[aefux]+)\b|\bos\.kill\(`)
@@ -76,14 +79,17 @@ func (b *builder) keepsProcesses(t *task, p terminalTask) bool {
 		return b.Keep
 	}
 	asks, leaves := matches(tests, requests), matches(p.solution, background)
-	if (leaves || asks && (p.row.Step == nil || matches(p.solution, requests))) && !matches(tests, background) && !matches(tests, starts) {
+	daemon := asks && (p.row.Step == nil || matches(p.solution, requests))
+	testsStart := matches(tests, background) || matches(tests, starts)
+	if (leaves || daemon) && !testsStart {
 		if !asks || matches(tests, looks) {
 			b.Note(t.place, "the solution leaves a process running: the tests reach its ports and UNIX sockets, but neither see the process (ps, a PID file) nor what it writes later. Let them ask it, or leave the task out (--exclude)")
 		}
 		return asks || p.row.Step == nil // a step keeps none
 	}
 	sidecar := p.compose.hosts()
-	return sidecar != nil && matches(append(tests, env), sidecar) && (len(p.solution) == 0 || matches(append(slices.Clone(p.solution), env), sidecar))
+	talks := func(files []taskFile) bool { return matches(append(slices.Clone(files), env), sidecar) }
+	return sidecar != nil && talks(tests) && (len(p.solution) == 0 || talks(p.solution))
 }
 
 // matches reports whether a file has what r matches.
@@ -94,8 +100,8 @@ func matches(files []taskFile, r *regexp.Regexp) bool {
 // separate reports whether the checker has an image of its own.
 func (p terminalTask) separate() bool { return p.verifier != nil || p.checker["image"] != nil }
 
-// place writes files below a directory of the pack. It fails if the pack gets too big.
-func (b *builder) place(dir string, files []taskFile) error {
+// writeFiles writes files below a directory of the pack. It fails if the pack gets too big.
+func (b *builder) writeFiles(dir string, files []taskFile) error {
 	for _, f := range files {
 		name, err := path.Join(dir, f.path), error(nil)
 		if f.link != "" {
@@ -161,41 +167,17 @@ func (b *builder) addTask(ctx context.Context, t *task, parts ...terminalTask) e
 
 // complete sets what rows of all formats have.
 func (b *builder) complete(t *task, p *terminalTask) {
-	id := path.Join(t.id, p.name)
 	if p.home() != "/root" && p.needsSetuid() || matches(append(slices.Clone(p.tests), p.script), sudoAs) {
 		t.wrong("", 0, "let root run it: by agent.user or USER or, in tests, without su", "the task needs a setuid program, such as sudo, for another user than root, which is not supported: setuid bits have no effect in a sandbox")
 	}
 	p.tests, p.solution, p.public = t.followed(p.tests), t.followed(p.solution), t.followed(p.public)
-	checker := merged(map[string]any{"source": compiler.CheckerScript, "timeout_seconds": p.seconds}, p.checker)
-	switch script := p.script.path; {
-	case checker["command"] != nil: // the image holds it
-	case script == "":
-		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(id, "tests", pytestFile(t, p.tests))
-	default:
-		checker["path"] = path.Join(id, "tests", script)
-		p.tests = append(slices.DeleteFunc(slices.Clone(p.tests), func(f taskFile) bool { return f.path == script }), p.script)
-	}
-	if checker["source"] != compiler.CheckerPytest && p.network != noNetwork && (p.network == allowlist || b.fetches(t, slices.Concat(p.tests, p.verifier))) {
-		checker["network"] = true
-	}
 	row := &p.row
-	row.ID, row.Eval = id, map[string]any{"checker": checker}
+	row.ID = path.Join(t.id, p.name)
+	row.Eval = map[string]any{"checker": b.checkerOf(t, p)}
 	if len(p.solution) > 0 { // see docs/datasets.md
-		row.Eval["expected_state"] = map[string]any{"path": path.Join(id, "solution")}
+		row.Eval["expected_state"] = map[string]any{"path": path.Join(row.ID, "solution")}
 	}
-	for _, f := range p.solution {
-		if what := lost.Find(f.text); what != nil {
-			b.Note(t.place, "the solution uses %s: the checker's machine has no devices and no shared memory of the agent's. Let it write a file elsewhere, or leave the task out (--exclude)", what)
-			break
-		}
-	}
-	instruction := fmt.Sprint(row.Input["instructions"])
-	about := instruction
-	for _, f := range p.solution {
-		about += "\n" + strings.Join(written.FindAllString(string(f.text), -1), "\n")
-	}
-	changes := slices.Concat(profiles(about, p.home()), p.ownPrograms(instruction))
-	maps.Copy(row.Eval, given(map[string]any{"expected_changes": changes}))
+	maps.Copy(row.Eval, given(map[string]any{"expected_changes": p.changes()}))
 	maps.Copy(row.Environment, given(map[string]any{"candidate": "machine", "capabilities": "packages", "keep_processes": b.keepsProcesses(t, *p)}))
 	row.Metadata["source"] = map[string]any{"format": t.form, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
 	var seen []string
@@ -203,16 +185,50 @@ func (b *builder) complete(t *task, p *terminalTask) {
 		top, _, _ := strings.Cut(f.path, "/")
 		if !slices.Contains(seen, top) {
 			seen = append(seen, top)
-			row.Assets = append(row.Assets, map[string]any{"path": path.Join(id, top), "mount": top, "read_only": false})
+			row.Assets = append(row.Assets, map[string]any{"path": path.Join(row.ID, top), "mount": top, "read_only": false})
 		}
 	}
+	for _, f := range p.solution {
+		if what := lost.Find(f.text); what != nil {
+			b.Note(t.place, "the solution uses %s: the checker's machine has no devices and no shared memory of the agent's. Let it write a file elsewhere, or leave the task out (--exclude)", what)
+			break
+		}
+	}
+}
+
+// checkerOf returns the checker of a row, and adds the script that checks to the tests.
+func (b *builder) checkerOf(t *task, p *terminalTask) map[string]any {
+	checker := merged(map[string]any{"source": compiler.CheckerScript, "timeout_seconds": p.seconds}, p.checker)
+	dir := path.Join(t.id, p.name, "tests")
+	switch script := p.script.path; {
+	case checker["command"] != nil: // the image holds it
+	case script == "":
+		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(dir, pytestFile(t, p.tests))
+	default:
+		checker["path"] = path.Join(dir, script)
+		p.tests = append(slices.DeleteFunc(slices.Clone(p.tests), func(f taskFile) bool { return f.path == script }), p.script)
+	}
+	if checker["source"] != compiler.CheckerPytest && p.network != noNetwork && (p.network == allowlist || b.fetches(t, slices.Concat(p.tests, p.verifier))) {
+		checker["network"] = true
+	}
+	return checker
+}
+
+// changes returns the paths that the checker sees as the agent left them, though it sees such files as the image has them.
+func (p terminalTask) changes() []string {
+	instruction := fmt.Sprint(p.row.Input["instructions"])
+	about := instruction
+	for _, f := range p.solution {
+		about += "\n" + strings.Join(written.FindAllString(string(f.text), -1), "\n")
+	}
+	return slices.Concat(profiles(about, p.home()), p.ownPrograms(instruction))
 }
 
 // writePart writes the files of a row.
 func (b *builder) writePart(t *task, p terminalTask) error {
 	hidden := path.Join(pack.HiddenDir, p.row.ID)
 	err := errors.Join(
-		b.place(path.Join(hidden, "tests"), p.tests), b.place(path.Join(hidden, "solution"), p.solution), b.place(path.Join(publicDir, p.row.ID), p.public),
+		b.writeFiles(path.Join(hidden, "tests"), p.tests), b.writeFiles(path.Join(hidden, "solution"), p.solution), b.writeFiles(path.Join(publicDir, p.row.ID), p.public),
 	)
 	if err == nil && p.verifier != nil {
 		checker := p.row.Eval["checker"].(map[string]any)
@@ -243,6 +259,8 @@ func (p terminalTask) needsSetuid() bool {
 	return matches(p.solution, callsSudo) || makesSetuid.Match(dockerfile.text)
 }
 
+// sudoAs matches a test that calls sudo as another user ("su ada -c 'sudo x'"), callsSudo a line that does ("x && sudo y"), and
+// makesSetuid what sets a setuid bit ("chmod 4755 x", "chmod u+s x", "install -m 4755 x").
 var (
 	sudoAs      = regexp.MustCompile(`\bsu\s[^\n]*-c\s*["'][^\n]*\bsudo\s`)
 	callsSudo   = regexp.MustCompile(`(?m)(^|[;&|(])\s*sudo\s`)
@@ -256,10 +274,10 @@ var userLine = regexp.MustCompile(`(?im)^\s*USER\s+([A-Za-z0-9._-]+)`)
 // them unless the task is about them.
 var profile = regexp.MustCompile(`(?:~|\$HOME|\$\{HOME\}|/root|/home/[A-Za-z0-9._-]+)/\.(?:bashrc|bash_profile|profile|zshrc)\b|/etc/(?:profile|environment|bash\.bashrc)\b(?:\.d(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?`)
 
-// lost matches what makes something that the checker does not see.
+// lost matches what makes something that the checker does not see: a device or shared memory.
 var lost = regexp.MustCompile(`\bmknod\b|/dev/shm/`)
 
-// written matches what a script writes to.
+// written matches what a script writes to, such as "> file", "tee -a file" and "sed -i s/a/b/ file".
 var written = regexp.MustCompile(`(>|\btee( -a)?|\bsed -i\S*\s[^;&|\n]*)\s*["']?[^\s"'<>;&|]+`)
 
 // profiles returns the paths of the profiles that a text names; ~ and HOME stand for home.
@@ -272,8 +290,9 @@ func profiles(text, home string) []string {
 	return slices.Compact(all)
 }
 
-// systemFile matches a path at which a checker sees what the image has, unless the task is about it, and placed where a
-// line of a Dockerfile copies files of the task, or what a command writes.
+// systemFile matches a path at which a checker sees what the image has, unless the task is about it, such as
+// "/usr/bin/x". placed matches where a line of a Dockerfile puts a file: "COPY --chmod=755 tool /usr/bin/" and
+// "RUN echo x > /usr/bin/tool".
 var (
 	systemFile = regexp.MustCompile(`/(bin|sbin|lib(exec|32|64|x32)?|include|python[\d.]*|(dist|site)-packages)/`)
 	placed     = regexp.MustCompile(`(?im)(?:^\s*(?:COPY|ADD)\s+(?:--ch\S+\s+)*[^-\s].*[\s"]|>\s*)(/[\w./+-]+)`)
@@ -317,7 +336,7 @@ func (b *builder) buildContext(t *task, part string, files []taskFile) (ref stri
 	}
 	dir = path.Join(pack.ImagesDir, dir)
 	b.AddImage(pack.BuiltImage{Ref: ref, Context: dir, Digest: digest})
-	return ref, b.place(dir, files)
+	return ref, b.writeFiles(dir, files)
 }
 
 // imageName turns an id into a part of the name of an image (distribution's reference grammar).
