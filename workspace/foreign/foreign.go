@@ -27,6 +27,8 @@ var (
 	ErrKind = errors.New("is no regular file, or is reached through a link")
 	// ErrBig means that a file has more bytes, or more values, than the caller allows.
 	ErrBig = errors.New("is too big")
+
+	errNoDir = errors.New("is no directory, or is reached through a link")
 )
 
 // Open opens the regular file name below root, with at most limit bytes, for reading. The caller closes it.
@@ -208,10 +210,10 @@ func (e Entry) walk(depth int, visit func(Entry) error) error {
 		return fmt.Errorf("%w: there are too many directories inside one another", ErrBig)
 	}
 	below, err := OpenDir(e.Dir, e.Name)
-	if now, gone := e.Dir.Lstat(e.Name); err != nil && (gone != nil || !now.IsDir()) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoDir): // removed or replaced meanwhile
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	defer func() { _ = below.Close() }()
@@ -254,7 +256,7 @@ func reopen(handle int, name string, kind uint32, limit int64) (*os.File, error)
 	switch {
 	case err != nil:
 	case st.Mode&unix.S_IFMT != kind && kind == unix.S_IFDIR:
-		err = errors.New("is no directory, or is reached through a link")
+		err = errNoDir
 	case st.Mode&unix.S_IFMT != kind:
 		err = ErrKind
 	case kind == unix.S_IFREG && st.Size > limit:

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -66,4 +67,30 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s as a path: %q, %v, want %v", name, text, err, want)
 		}
 	}
+}
+
+// TestWalkMeanwhile: whoever replaces a directory again and again while it is walked causes no error.
+func TestWalkMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, errors.Join(os.Mkdir(filepath.Join(dir, "a"), 0o755), os.Symlink("/", filepath.Join(dir, "b"))))
+	root := must.OpenRoot(t, dir)
+	var swaps sync.WaitGroup
+	done := make(chan struct{})
+	swaps.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				must.Report(t, unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "a"), unix.AT_FDCWD, filepath.Join(dir, "b"), unix.RENAME_EXCHANGE))
+			}
+		}
+	})
+	var err error
+	for i := 0; i < 5000 && err == nil; i++ {
+		err = foreign.Walk(root, 1, func(foreign.Entry) error { return nil })
+	}
+	must.Report(t, err)
+	close(done)
+	swaps.Wait()
 }
