@@ -19,16 +19,14 @@ import (
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
-// Bounds of what a sandbox shows of another one: the number of sockets, and the length of a path that connect takes,
-// unix(7).
 const (
-	maxSockets    = 64
-	maxSocketPath = 107
+	maxSockets    = 64  // of another sandbox that a sandbox shows
+	maxSocketPath = 107 // bytes of a path that connect takes, unix(7)
 )
 
 // ShowSockets shows the UNIX sockets that processes have made in the root file system of other and in its writable
-// mounts, at the same paths. It leaves out those below sealed, at a mount of f, or behind a link, those that vanish, and
-// those at a path that f cannot have: no socket is an error.
+// mounts, at the same paths. It leaves out a socket below sealed, at a mount of f, behind a link, or at a path that f cannot
+// have, and a socket that vanishes: no socket is an error.
 func (f *FS) ShowSockets(other *FS, sealed []string) error {
 	trees := map[string]runtime.Mount{other.Layers()[0]: {Source: other.Root(), Dest: "/"}} // without what is the image's
 	for _, m := range other.mounts {
@@ -56,22 +54,12 @@ func (f *FS) showSockets(m runtime.Mount, tree string, sealed []string) error {
 	defer func() { _ = root.Close() }()
 	most := len(f.Files) + len(f.Mounts) + maxSockets
 	err = foreign.Walk(root, maxDepth, func(e foreign.Entry) error {
-		if e.Info.Mode().Type() != fs.ModeSocket || len(f.mounts) >= most {
-			return nil
-		}
-		p := e.Path
-		dest := path.Join(m.Dest, p)
-		if len(dest) > maxSocketPath {
-			return nil
-		}
-		below := func(dir string) bool { return dest == dir || strings.HasPrefix(dest, dir+"/") }
-		strange := func(c rune) bool { return unicode.IsControl(c) || c == unicode.ReplacementChar }
-		if at, err := securejoin.SecureJoin(f.Root(), dest); err != nil || at != filepath.Join(f.Root(), dest) || strings.ContainsFunc(dest, strange) ||
-			slices.ContainsFunc(sealed, below) || slices.ContainsFunc(f.mounts, func(m runtime.Mount) bool { return dest == m.Dest || !m.Copy && below(m.Dest) }) {
+		dest := path.Join(m.Dest, e.Path)
+		if e.Info.Mode().Type() != fs.ModeSocket || len(f.mounts) >= most || !f.canShow(dest, sealed) {
 			return nil
 		}
 		at := filepath.Join(f.Dir, fmt.Sprintf("socket-%d", len(f.mounts)))
-		if f.makeInnermost(dest, false) == nil && bindSocket(m.Source, p, at) == nil {
+		if f.makeInnermost(dest, false) == nil && bindSocket(m.Source, e.Path, at) == nil {
 			f.mounts = append(f.mounts, runtime.Mount{Source: at, Dest: dest})
 		}
 		return nil
@@ -80,6 +68,19 @@ func (f *FS) showSockets(m runtime.Mount, tree string, sealed []string) error {
 		return nil
 	}
 	return err
+}
+
+// canShow reports whether f can have a socket at dest: connect takes the path, and no link, mount or sealed path is in the way.
+func (f *FS) canShow(dest string, sealed []string) bool {
+	if len(dest) > maxSocketPath { // first: SecureJoin looks at each directory of the path
+		return false
+	}
+	below := func(dir string) bool { return dest == dir || strings.HasPrefix(dest, dir+"/") }
+	covers := func(m runtime.Mount) bool { return dest == m.Dest || !m.Copy && below(m.Dest) }
+	strange := func(c rune) bool { return unicode.IsControl(c) || c == unicode.ReplacementChar }
+	at, err := securejoin.SecureJoin(f.Root(), dest)
+	return !strings.ContainsFunc(dest, strange) && err == nil && at == filepath.Join(f.Root(), dest) &&
+		!slices.ContainsFunc(sealed, below) && !slices.ContainsFunc(f.mounts, covers)
 }
 
 // bindSocket mounts the socket p of a directory in which processes run at a new file at. It follows no links.
