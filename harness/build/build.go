@@ -247,14 +247,14 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	case *instructions.RunCommand:
 		return s.run(ctx, c)
 	case *instructions.CopyCommand:
-		return s.copy(ctx, copying{c.SourcesAndDest, c.From, c.Chown, c.Chmod, c.Parents, false, c.ExcludePatterns, c.String()})
+		return s.copy(ctx, copying{SourcesAndDest: c.SourcesAndDest, from: c.From, chown: c.Chown, chmod: c.Chmod, parents: c.Parents, exclude: c.ExcludePatterns, text: c.String()})
 	case *instructions.AddCommand:
 		for _, source := range c.SourcePaths {
 			if strings.Contains(source, "://") || strings.HasPrefix(source, "git@") {
 				return Fault{fmt.Errorf("ADD of %s, which is not a local file, is not supported: fetch it in a RUN, whose hosts --allow names", source)}
 			}
 		}
-		return s.copy(ctx, copying{c.SourcesAndDest, "", c.Chown, c.Chmod, false, c.Unpack == nil || *c.Unpack, c.ExcludePatterns, c.String()})
+		return s.copy(ctx, copying{SourcesAndDest: c.SourcesAndDest, chown: c.Chown, chmod: c.Chmod, unpack: c.Unpack == nil || *c.Unpack, exclude: c.ExcludePatterns, text: c.String()})
 	case *instructions.EnvCommand:
 		for _, pair := range c.Env {
 			s.set(pair.Key, pair.Value)

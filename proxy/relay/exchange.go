@@ -92,48 +92,48 @@ func (x *exchange) prepare() error {
 	cfg := x.relay.cfg
 	switch {
 	case x.number > cfg.Limits.Requests:
-		return &refusal{status: http.StatusTooManyRequests, reason: tooManyInAll, message: "too many requests in all"}
+		return &refusal{http.StatusTooManyRequests, tooManyInAll, "too many requests in all"}
 	case cfg.Log != nil && cfg.Log.Err() != nil:
-		return &refusal{status: http.StatusServiceUnavailable, reason: logFailed, message: "sbench cannot write its log"}
+		return &refusal{http.StatusServiceUnavailable, logFailed, "sbench cannot write its log"}
 	case x.crowded:
 		return errTooMany
 	case !cfg.admits(x.req):
-		return &refusal{status: http.StatusUnauthorized, reason: noToken, message: "only the agent may ask its provider: send the key of its environment (sidecars_reach_provider)"}
+		return &refusal{http.StatusUnauthorized, noToken, "only the agent may ask its provider: send the key of its environment (sidecars_reach_provider)"}
 	}
 	route, ok := find(x.relay.routes, x.req)
 	if !ok {
 		if cfg.Provider == Google {
 			if model := modelOf(x.req); model != "" && model != cfg.Model {
 				x.entry.Model = model
-				return refuse(badModel, "only the model "+cfg.Model+" is allowed here")
+				return &refusal{notPermitted, badModel, "only the model " + cfg.Model + " is allowed here"}
 			}
 		}
-		return &refusal{status: http.StatusNotFound, reason: badPath, message: "this method and path are not served here"}
+		return &refusal{http.StatusNotFound, badPath, "this method and path are not served here"}
 	}
 	x.route = route
 	x.entry.Method, x.entry.Path = route.method, route.path
 	if route.stream && !slices.Equal(x.req.URL.Query()["alt"], []string{"sse"}) {
-		return malformed("a stream is served as events only (alt=sse)")
+		return &refusal{http.StatusBadRequest, badRequest, "a stream is served as events only (alt=sse)"}
 	}
 	h := x.req.Header
 	if h.Get("Upgrade") != "" {
-		return refuse(badHeader, "an upgrade to another protocol is not served here")
+		return &refusal{notPermitted, badHeader, "an upgrade to another protocol is not served here"}
 	}
 	if v := h.Get("Content-Encoding"); v != "" && !strings.EqualFold(v, "identity") {
-		return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "an encoded body is not allowed here"}
+		return &refusal{http.StatusUnsupportedMediaType, badEncoding, "an encoded body is not allowed here"}
 	}
 	if x.req.ContentLength < 0 { // chunked; net/http drops a length beside chunks
-		return &refusal{status: http.StatusLengthRequired, reason: badEncoding, message: "a body must have a length, and no chunks"}
+		return &refusal{http.StatusLengthRequired, badEncoding, "a body must have a length, and no chunks"}
 	}
 	if route.body == nil {
 		if x.req.ContentLength != 0 {
-			return malformed("this request has no body")
+			return &refusal{http.StatusBadRequest, badRequest, "this request has no body"}
 		}
 		return nil
 	}
 	if t := h.Get("Content-Type"); t != "" {
 		if media, _, err := mime.ParseMediaType(t); err != nil || media != "application/json" {
-			return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "a body must be application/json"}
+			return &refusal{http.StatusUnsupportedMediaType, badEncoding, "a body must be application/json"}
 		}
 	}
 	return x.inspect()
@@ -170,7 +170,7 @@ func (x *exchange) inspect() error {
 func (x *exchange) read() ([]byte, error) {
 	limits := x.relay.cfg.Limits
 	if x.req.ContentLength > limits.Body {
-		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: tooLarge, message: "the body is too large"}
+		return nil, &refusal{http.StatusRequestEntityTooLarge, tooLarge, "the body is too large"}
 	}
 	_ = x.ctl.SetReadDeadline(time.Now().Add(limits.Upload))
 	if !x.takeMemory(x.req.ContentLength) {
@@ -181,7 +181,7 @@ func (x *exchange) read() ([]byte, error) {
 	_, err := io.ReadFull(x.req.Body, raw)
 	_ = x.ctl.SetReadDeadline(time.Time{})
 	if err != nil {
-		return nil, &refusal{status: http.StatusBadRequest, reason: unreadable, message: "the body is incomplete"}
+		return nil, &refusal{http.StatusBadRequest, unreadable, "the body is incomplete"}
 	}
 	return raw, nil
 }
@@ -246,7 +246,7 @@ func (x *exchange) forward() {
 		x.deny(err)
 		return
 	}
-	out = x.exchange()
+	out = x.roundTrip()
 	if x.route.generates() {
 		x.relay.ledger.complete(reserve, out)
 		if out.usage != (proxy.Usage{}) {
@@ -263,9 +263,9 @@ func (x *exchange) forward() {
 	}
 }
 
-// exchange sends the request to the provider and handles the answer. If the agent closes the
+// roundTrip sends the request to the provider and handles the answer. If the agent closes the
 // connection, it may continue for Limits.Linger to learn what the answer costs.
-func (x *exchange) exchange() outcome {
+func (x *exchange) roundTrip() outcome {
 	ctx, cancel := context.WithCancel(x.relay.ctx)
 	defer cancel()
 	defer context.AfterFunc(x.req.Context(), func() {

@@ -155,10 +155,7 @@ func (l *ledger) admit(reserve proxy.Usage, asked question, generates bool) erro
 
 func (l *ledger) exceeded(b Budget) error {
 	l.facts.Exceeded = cmp.Or(l.facts.Exceeded, b)
-	return &refusal{
-		status: http.StatusTooManyRequests, reason: overBudget,
-		message: "the budget of this attempt is used up (" + string(b) + ")",
-	}
+	return &refusal{http.StatusTooManyRequests, overBudget, "the budget of this attempt is used up (" + string(b) + ")"}
 }
 
 // An outcome is how one generation ended.

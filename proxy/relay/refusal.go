@@ -36,38 +36,33 @@ const (
 // configured model and names that passed [request.CleanName]. The usual status depends on the
 // provider, so that its own client does not retry: codex retries after a 403, and claude after a 400.
 type refusal struct {
-	status  int // 0: api.forbidden
+	status  int
 	reason  reason
 	message string
 }
 
+// notPermitted is the status of a refusal that is answered with api.forbidden.
+const notPermitted = 0
+
 func (r *refusal) Error() string { return r.message }
 
-func refuse(why reason, message string) error {
-	return &refusal{reason: why, message: message}
-}
-
 // errTooMany tells the agent to retry a little later.
-var errTooMany = &refusal{status: http.StatusTooManyRequests, reason: tooMany, message: "too many requests at once"}
+var errTooMany = &refusal{http.StatusTooManyRequests, tooMany, "too many requests at once"}
 
 // errTooMuch also tells the agent to retry: inspecting its requests costs the host more than allowed.
-var errTooMuch = &refusal{status: http.StatusTooManyRequests, reason: tooMuch, message: "too many bytes of requests to inspect"}
+var errTooMuch = &refusal{http.StatusTooManyRequests, tooMuch, "too many bytes of requests to inspect"}
 
 // refusalOf returns the refusal of a body, or of anything else.
 func refusalOf(err error) *refusal {
-	ref := &refusal{status: http.StatusInternalServerError, reason: badRequest, message: "internal error"}
+	ref := &refusal{http.StatusInternalServerError, badRequest, "internal error"}
 	if bad := (*request.Error)(nil); errors.As(err, &bad) {
-		ref = &refusal{reason: reason(bad.Reason), message: bad.Message}
+		ref = &refusal{notPermitted, reason(bad.Reason), bad.Message}
 		if bad.Reason == request.Bad || bad.Reason == request.BadJSON {
 			ref.status = http.StatusBadRequest
 		}
 	}
 	_ = errors.As(err, &ref)
 	return ref
-}
-
-func malformed(message string) error {
-	return &refusal{status: http.StatusBadRequest, reason: badRequest, message: message}
 }
 
 // errorBody returns an error with the fields of all providers.

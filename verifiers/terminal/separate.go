@@ -73,16 +73,19 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	kept := in.Left != nil
 	in.Image, in.Sidecars, in.Left = in.CheckerImage, nil, nil
 	v, err = staged(ctx, e, terminalCheck{scene: scene{engine: e, in: in, eval: eval, separate: true, artifacts: artifacts}, image: in.Image, capabilities: capabilities})
-	if err == nil && kept {
+	if err != nil {
+		return v, err
+	}
+	if kept {
 		v = v.With("processes", "kept")
 	}
-	if err == nil && !exit.Success() {
+	if !exit.Success() {
 		v = v.With("collect", exit.String())
 	}
-	if err == nil && len(leftOut) > 0 {
+	if len(leftOut) > 0 {
 		v = v.With("left_out", leftOut)
 	}
-	return v, err
+	return v, nil
 }
 
 // collectScript makes Harbor's directory of artifacts, runs the commands before --, each after its user ("" is
