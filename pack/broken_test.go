@@ -151,7 +151,7 @@ func TestTaskDirectories(t *testing.T) {
 		}, pack.ImportLimits{}, "more than 268435456"},
 		{"large directory", func(t *testing.T, task string) {
 			must.Do(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
-		}, pack.ImportLimits{TaskBytes: 1000}, "more than"},
+		}, pack.ImportLimits{TaskBytes: 1000}, "/one: more than 1000 bytes"},
 		{"large source", func(t *testing.T, task string) {
 			must.Do(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
 		}, pack.ImportLimits{AllBytes: 1000}, "the task directories hold more than 1000 bytes"},

@@ -39,8 +39,8 @@ func (c composed) hosts() *regexp.Regexp {
 }
 
 var (
-	// composeIdle are the keys of a service that mean nothing here: all services share a loopback interface, and end with the
-	// task.
+	// composeIdle are the keys of a service that change nothing here: all services share a loopback interface and the task's
+	// limits, and end with the task.
 	composeIdle = []string{
 		"container_name", "cpus", "deploy", "expose", "hostname", "init", "labels", "logging", "mem_limit", "networks", "platform", "ports",
 		"pull_policy", "restart", "stdin_open", "stop_grace_period", "tty",
@@ -462,7 +462,7 @@ func withArgs(dockerfile string, args map[string]string) string {
 
 // composeContext returns the files of a build context with its Dockerfile, which has the build's arguments.
 func (t composeReader) composeContext(v document.Value) []taskFile {
-	dir, dockerfile, args := v.Text(), "Dockerfile", map[string]string{}
+	dir, dockerfile, args := t.composeText(v), "Dockerfile", map[string]string{}
 	for key, value := range v.Fields() {
 		switch key.Text() {
 		case "context":

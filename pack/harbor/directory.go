@@ -258,7 +258,10 @@ func (t *task) read(dir string, limits pack.ImportLimits) error {
 		} else {
 			f.text, err = foreign.Read(root, name, min(limits.File, left))
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, foreign.ErrBig) && left < limits.File:
+			return fmt.Errorf("more than %d bytes", limits.TaskBytes)
+		case err != nil:
 			return fmt.Errorf("%q: %w", name, document.Bare(err))
 		}
 		left -= int64(len(f.text))
