@@ -182,7 +182,12 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 		s.line = st.Location[0].Start.Line
 	}
 	base, _, err := r.lex.ProcessWord(st.BaseName, shell.EnvsFromSlice(environment.Environ(r.global)))
-	if err == nil {
+	if err == nil && base == "" {
+		err = fmt.Errorf("FROM %s names no image: give the ARG before it a value", st.BaseName)
+	}
+	if err != nil {
+		err = Fault{err}
+	} else {
 		err = s.from(ctx, base)
 	}
 	for _, c := range st.Commands {

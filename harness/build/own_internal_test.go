@@ -152,6 +152,9 @@ func TestArguments(t *testing.T) {
 	if err := s.do(t.Context(), &instructions.EnvCommand{Env: instructions.KeyValuePairs{{Key: "X", Value: "${Y:?is missing}"}}}); !errors.As(err, new(Fault)) {
 		t.Errorf("a variable that has to be set: %v", err)
 	}
+	if _, err := r.stage(t.Context(), instructions.Stage{BaseName: "$NONE"}); !errors.As(err, new(Fault)) {
+		t.Errorf("FROM without an image: %v", err)
+	}
 }
 
 // TestRefused: what is not supported is refused by name, and a file that is ignored is not there, although others are not
