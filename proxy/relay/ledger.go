@@ -111,7 +111,11 @@ func (l *ledger) waiting(since time.Time) {
 func (l *ledger) waited(from, to time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waits.add(from, to); from.Equal(l.since) {
+	over := from.Equal(l.since)
+	if !l.since.IsZero() {
+		from = l.since // a request has been waiting all the while; so spans begin one after the other
+	}
+	if l.waits.add(from, to); over {
 		l.since = time.Time{}
 	}
 }
