@@ -416,7 +416,7 @@ func (s *stage) bind(ctx context.Context, m *instructions.Mount, u *upper, to st
 		return "", Fault{errors.Join(err, fmt.Errorf("RUN --mount=type=bind: %q is no file or directory of %s", name, cmp.Or(m.From, "the build context")))}
 	}
 	if content, err = digestFiles(ctx, source, []string{name}); err == nil {
-		err = u.tree(ctx, source, name, to)
+		err = u.copyTree(ctx, source, name, to)
 	}
 	return content, err
 }

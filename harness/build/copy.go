@@ -135,7 +135,7 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 	}
 	key := digest("copy", s.key, strings.Join(names, "\x00"), content, dest, c.chown, c.chmod, fmt.Sprint(c.parents, c.unpack))
 	return s.layered(ctx, key, c.text, func(u *upper) error {
-		if err := u.own(c.chown, c.chmod); err != nil {
+		if err := u.setOwner(c.chown, c.chmod); err != nil {
 			return err
 		}
 		at := u.resolve(path.Clean(dest))
@@ -156,18 +156,18 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 				continue
 			}
 			if err == nil && c.parents {
-				err = u.tree(ctx, source, name, path.Join(at, name))
+				err = u.copyTree(ctx, source, name, path.Join(at, name))
 			} else if err == nil && info.IsDir() {
-				err = u.tree(ctx, source, name, at)
+				err = u.copyTree(ctx, source, name, at)
 			} else if err == nil {
-				err = u.tree(ctx, source, name, to(path.Base(name)))
+				err = u.copyTree(ctx, source, name, to(path.Base(name)))
 			}
 			if err != nil {
 				return err
 			}
 		}
 		for _, inline := range c.SourceContents {
-			if err := u.file(to(inline.Path), strings.NewReader(inline.Data), 0o644); err != nil {
+			if err := u.write(to(inline.Path), strings.NewReader(inline.Data), 0o644); err != nil {
 				return err
 			}
 		}
@@ -248,7 +248,8 @@ func walk(ctx context.Context, root tree, name string, visit func(p string, info
 	})
 }
 
-func (u *upper) own(chown, chmod string) error {
+// setOwner sets the owner and the mode of what is copied, from --chown and --chmod; "" is root, and the mode of the source.
+func (u *upper) setOwner(chown, chmod string) error {
 	user, group, _ := strings.Cut(chown, ":")
 	user = cmp.Or(user, "0")
 	if _, err := strconv.ParseUint(user, 10, 31); err == nil {
@@ -308,7 +309,7 @@ func (u *upper) unpack(ctx context.Context, source tree, name, at string, owned 
 			return true, nil
 		}
 		if err = cmp.Or(err, context.Cause(ctx)); err == nil {
-			err = u.entry(archive, h, at, owned)
+			err = u.extract(archive, h, at, owned)
 		}
 		if err != nil {
 			return true, Fault{fmt.Errorf("%s: %w", name, err)}
@@ -316,8 +317,8 @@ func (u *upper) unpack(ctx context.Context, source tree, name, at string, owned 
 	}
 }
 
-// entry extracts an entry of an archive below the directory dir.
-func (u *upper) entry(archive *tar.Reader, h *tar.Header, dir string, owned bool) error {
+// extract extracts an entry of an archive below the directory dir.
+func (u *upper) extract(archive *tar.Reader, h *tar.Header, dir string, owned bool) error {
 	into := *u
 	if into.mode = 0; !owned {
 		into.uid, into.gid = h.Uid, h.Gid
@@ -328,14 +329,14 @@ func (u *upper) entry(archive *tar.Reader, h *tar.Header, dir string, owned bool
 		return nil
 	}
 	if h.Typeflag == tar.TypeDir {
-		return errors.Join(into.directory(at, mode), u.to.Lchown(at, into.uid, into.gid), u.to.Chmod(at, mode))
+		return errors.Join(into.makeDirectory(at, mode), u.to.Lchown(at, into.uid, into.gid), u.to.Chmod(at, mode))
 	}
 	if err := errors.Join(u.to.RemoveAll(at), layer.MakeParents(u.to, u.image, at)); err != nil {
 		return err
 	}
 	switch h.Typeflag {
 	case tar.TypeReg:
-		return errors.Join(into.file(at, archive, mode), u.to.Chtimes(at, h.ModTime, h.ModTime))
+		return errors.Join(into.write(at, archive, mode), u.to.Chtimes(at, h.ModTime, h.ModTime))
 	case tar.TypeSymlink:
 		return errors.Join(u.to.Symlink(h.Linkname, at), u.to.Lchown(at, into.uid, into.gid))
 	case tar.TypeLink:
@@ -344,8 +345,8 @@ func (u *upper) entry(archive *tar.Reader, h *tar.Header, dir string, owned bool
 	return fmt.Errorf("%s is no file, directory or link: leave it out of the archive", h.Name)
 }
 
-// tree copies a file, or the contents of a directory, to the path at.
-func (u *upper) tree(ctx context.Context, source tree, name, at string) error {
+// copyTree copies a file, or the contents of a directory, to the path at.
+func (u *upper) copyTree(ctx context.Context, source tree, name, at string) error {
 	return walk(ctx, source, name, func(p string, info fs.FileInfo) error {
 		to := path.Join(at, strings.TrimPrefix(strings.TrimPrefix(p, name), "/"))
 		if name == "." {
@@ -353,7 +354,7 @@ func (u *upper) tree(ctx context.Context, source tree, name, at string) error {
 		}
 		switch {
 		case info.IsDir():
-			return u.directory(to, info.Mode())
+			return u.makeDirectory(to, info.Mode())
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := source.Readlink(p)
 			if err == nil {
@@ -371,11 +372,12 @@ func (u *upper) tree(ctx context.Context, source tree, name, at string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(u.file(to, f, info.Mode().Perm()), f.Close())
+		return errors.Join(u.write(to, f, info.Mode().Perm()), f.Close())
 	})
 }
 
-func (u *upper) directory(at string, mode fs.FileMode) error {
+// makeDirectory makes a directory, unless the image has it.
+func (u *upper) makeDirectory(at string, mode fs.FileMode) error {
 	if err := layer.MakeParents(u.to, u.image, path.Join(at, "x")); err != nil {
 		return err
 	}
@@ -385,7 +387,7 @@ func (u *upper) directory(at string, mode fs.FileMode) error {
 	return errors.Join(u.to.Lchown(at, u.uid, u.gid), u.to.Chmod(at, mode.Perm()))
 }
 
-func (u *upper) file(at string, from io.Reader, mode fs.FileMode) error {
+func (u *upper) write(at string, from io.Reader, mode fs.FileMode) error {
 	if err := layer.MakeParents(u.to, u.image, at); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// TestOwn: --chown takes names and numbers, as Docker does.
-func TestOwn(t *testing.T) {
+// TestSetOwner: --chown takes names and numbers, as Docker does.
+func TestSetOwner(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"passwd": "root:x:0:0:r:/root:/bin/sh\nada:x:7:8:a:/home/ada:/bin/sh\n", "group": "root:x:0:\nstaff:x:50:ada\n"} {
 		must.Do(t, errors.Join(os.MkdirAll(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc", name), []byte(text), 0o644)))
@@ -36,7 +36,7 @@ func TestOwn(t *testing.T) {
 		{"1000", 1000, 1000, ""}, {"1000:staff", 1000, 50, ""}, {"bob", 0, 0, `"bob" is not in the image's /etc/passwd`}, {"ada:users", 0, 0, `"users" is not in the image's /etc/group`},
 	} {
 		u := &upper{image: image}
-		err := u.own(tt.chown, "")
+		err := u.setOwner(tt.chown, "")
 		if tt.fault != "" {
 			if fault := (Fault{}); !errors.As(err, &fault) || !strings.Contains(err.Error(), tt.fault) {
 				t.Errorf("%q: %v", tt.chown, err)
