@@ -446,8 +446,8 @@ func (t composeReader) composeTest(v document.Value) []string {
 	return nil
 }
 
-// buildArg matches a declaration of a build argument.
-var buildArg = regexp.MustCompile(`(?im)^([ \t]*ARG[ \t]+)(\w+)(=.*)?$`)
+// buildArg matches the declaration of a build argument and its default, such as `ARG A`, `ARG A=1` and `ARG A="1 2"`.
+var buildArg = regexp.MustCompile(`(?im)^([ \t]*ARG[ \t]+)(\w+)(?:=(?:"(?:\\.|[^"\\])*"|'[^']*'|\\\S|[^\s"'\\])*)?`)
 
 // withArgs returns a Dockerfile in which the values of build arguments are the defaults.
 func withArgs(dockerfile string, args map[string]string) string {
