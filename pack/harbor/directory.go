@@ -43,7 +43,7 @@ type form struct {
 	add          func(*builder, context.Context, *task) error
 }
 
-// forms returns Harbor's form, which is the one of Terminal-Bench 2 and later, and the form of the original Terminal-Bench.
+// forms returns Harbor's form, which Terminal-Bench 2 and later have, and the form of the first Terminal-Bench.
 func forms() []form {
 	return []form{{"harbor", harborFile, (*builder).harbor}, {"terminal-bench", terminalBenchFile, (*builder).terminalBench}}
 }

@@ -37,8 +37,8 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 }
 
 // fetching matches commands that need the network, such as "pip install x", "go get x@v1", "uv run --with x", "npx x" and
-// "curl https://example.org": package managers, and requests to hosts that are neither this machine nor a sidecar, whose
-// names have no dot.
+// "curl https://example.org": package managers, and requests to hosts with a dot in their names, which are neither this machine
+// nor a sidecar.
 var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|uv|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|pip|venv)\b|` +
 	`\b(bundle|cargo|composer|gem|pipx|pnpm|poetry|yarn)\s+(-\S+\s+)*(install|add)\b|\bgo\s+(install|get)\s[^;&|#]*@|` +
 	`\buv\s+(-\S+\s+)*run\s+(-\S+\s+)*(--with\S*|-w|--from|-p|--python)\s|\b(uvx|npx)\s|\bgit clone\s[^|;&]*git@|\b(curl|wget|git clone)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
@@ -123,7 +123,7 @@ type terminalTask struct {
 	name     string         // of the step; "" for the whole task
 	row      pack.Row       // without what addTask sets
 	tests    []taskFile     // hidden files of the check
-	script   taskFile       // the one of the tests that checks; zero if pytest checks
+	script   taskFile       // the file of the tests that checks; zero if pytest checks
 	checker  map[string]any // further keys of the row's checker
 	seconds  float64        // time limit of the check
 	network  string         // the network mode of the check; unless it is noNetwork or allowlist, the scripts of the check tell
@@ -214,7 +214,8 @@ func (b *builder) checkerOf(t *task, p *terminalTask) map[string]any {
 	return checker
 }
 
-// changes returns the paths that the checker sees as the agent left them, though it sees such files as the image has them.
+// changes returns the paths of programs and profiles that the task is about. The checker sees these as the agent left them,
+// and other programs and profiles as the image has them.
 func (p terminalTask) changes() []string {
 	instruction := fmt.Sprint(p.row.Input["instructions"])
 	about := instruction

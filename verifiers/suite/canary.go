@@ -56,7 +56,7 @@ func brokenText(f contrast.File) string {
 	return brokenData
 }
 
-// beginning returns a script with a line before all others but the one that names its interpreter.
+// beginning returns a script with one more line at its beginning, after the line that names the interpreter.
 func beginning(text, line string) string {
 	if strings.HasPrefix(text, "#!") {
 		first, rest, _ := strings.Cut(text, "\n")

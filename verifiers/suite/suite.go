@@ -171,7 +171,7 @@ func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
 	case ends[canaryRun].Success():
 		return s.passesBroken(ctx, v, sum, c, drawn)
 	case s.skips(ends[canaryRun], drawn):
-		return passesBroken(v, sum), nil
+		return refuseBroken(v, sum), nil
 	}
 	return s.uncalibrated(v, sum, drawn, ends), nil
 }
@@ -368,10 +368,10 @@ func (s suite) passesBroken(ctx context.Context, v verifiers.Verdict, sum contra
 			return s.executed(v, sum, "passed").With(verifiers.Doubtful, true), nil
 		}
 	}
-	return passesBroken(v, sum), nil
+	return refuseBroken(v, sum), nil
 }
 
-func passesBroken(v verifiers.Verdict, sum contrast.Summary) verifiers.Verdict {
+func refuseBroken(v verifiers.Verdict, sum contrast.Summary) verifiers.Verdict {
 	return refuse(v, brokenReason, "the candidate passes tests that were made to fail", sum)
 }
 

@@ -101,8 +101,8 @@ for p; do
 	mkdir -p "` + artifactsMount + `$(dirname "$p")" && cp -R "$p" "` + artifactsMount + `$(dirname "$p")/"
 done`
 
-// collect runs the commands that collect artifacts on the machine as the agent left it, all of which
-// is the candidate's, and copies the artifacts to the directory dir.
+// collect runs the commands that collect artifacts, and copies the artifacts to the directory dir. It does so on the machine
+// as the agent left it: every program there, and so all that is in dir, is the candidate's.
 func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.TerminalEval, dir string) (exit runtime.Exit, err error) {
 	image, done, err := in.Candidate.Machine(ctx, e, in.Image, in.WorkspaceBytes, nil)
 	if err != nil {
