@@ -21,6 +21,9 @@ const (
 	// more keeps the verifier busy on purpose, and its links count as forging.
 	maxSteps    = 2000
 	maxAllSteps = 2_000_000
+	// maxNames bounds the bytes of the paths of forging links, which are in memory: a path can have 130,000. A candidate with
+	// more is denied.
+	maxNames = 4 << 20
 )
 
 // ForgingLinks returns the symbolic links in dir, a candidate's workspace mounted at workdir, and in its
@@ -47,8 +50,11 @@ func ForgingLinks(ctx context.Context, e verifiers.Engine, image runtime.Image, 
 			_ = over.Close()
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, nil, fmt.Errorf("links of the candidate: %w", err)
+	case l.names > maxNames:
+		return nil, append(inWorkspace, inMachine...), nil
 	}
 	return inWorkspace, inMachine, nil
 }
@@ -61,6 +67,7 @@ type linkResolver struct {
 	trusted []string
 	machine bool // image has the candidate's files, too, also in /tmp and /run
 	steps   int  // of all links together
+	names   int  // bytes of the paths of forging links
 }
 
 func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) *linkResolver {
@@ -71,7 +78,7 @@ func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string
 	return l
 }
 
-// forging returns the forging links below name in root, whose files the checker finds at top.
+// forging returns the forging links below name in root, whose files the checker finds at top. It ends beyond maxNames.
 func (l *linkResolver) forging(ctx context.Context, root *os.Root, top, name string) (all []string, err error) {
 	f, err := root.Open(name)
 	if err != nil {
@@ -85,6 +92,9 @@ func (l *linkResolver) forging(ctx context.Context, root *os.Root, top, name str
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		if l.names > maxNames {
+			break
+		}
 		at := filepath.Join(name, entry.Name())
 		switch {
 		case entry.IsDir():
@@ -94,6 +104,7 @@ func (l *linkResolver) forging(ctx context.Context, root *os.Root, top, name str
 			}
 			all = append(all, below...)
 		case entry.Type()&fs.ModeSymlink != 0 && l.forges(path.Join(top, at)):
+			l.names += len(at)
 			all = append(all, at)
 		}
 	}

@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // makeTree makes files, directories (names that end with "/") and links (NAME -> TARGET).
@@ -172,5 +174,40 @@ func TestStartFiles(t *testing.T) {
 		if got := strings.Join(append(own, shared...), " "); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.command, got, tt.want)
 		}
+	}
+}
+
+// viewed has one image, which is empty.
+type viewed struct {
+	verifiers.Engine
+	root *os.Root
+}
+
+func (v viewed) View(context.Context, runtime.Image) (runtime.View, error) { return v, nil }
+func (v viewed) Root() *os.Root                                            { return v.root }
+func (v viewed) Close() error                                              { return nil }
+
+// TestManyForgingLinks: a candidate with more forging links than fit into memory is denied.
+func TestManyForgingLinks(t *testing.T) {
+	engine, dir := viewed{root: must.OpenRoot(t, t.TempDir())}, t.TempDir()
+	deep := strings.TrimSuffix(strings.Repeat(strings.Repeat("d", 250)+"/", 12), "/")
+	root := must.OpenRoot(t, dir)
+	must.Do(t, root.MkdirAll(deep, 0o755))
+	bottom, err := root.OpenRoot(deep)
+	must.Do(t, err)
+	defer func() { _ = bottom.Close() }()
+	for i := range maxNames/len(deep) + 100 {
+		must.Do(t, bottom.Symlink("/proc/x", fmt.Sprint(i)))
+		if i > 0 {
+			continue
+		}
+		left, denied, err := ForgingLinks(t.Context(), engine, runtime.Image{}, dir, "/w", nil)
+		if err != nil || len(left) != 1 || len(denied) != 0 {
+			t.Errorf("one link: %d %d %v", len(left), len(denied), err)
+		}
+	}
+	left, denied, err := ForgingLinks(t.Context(), engine, runtime.Image{}, dir, "/w", nil)
+	if most := maxNames/len(deep) + 1; err != nil || len(left) != 0 || len(denied) == 0 || len(denied) > most {
+		t.Errorf("many links: %d %d of %d, %v", len(left), len(denied), most, err)
 	}
 }
