@@ -89,10 +89,12 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 }
 
 // collectScript makes Harbor's directory of artifacts, runs the commands before --, each after its user ("" is
-// the script's own), and copies what is there of the paths after it. A command may fail.
+// the script's own), and copies what is there of the paths after it. A command may fail. Its shell is bash, as in Harbor, or sh
+// on a machine without bash.
 const collectScript = `mkdir -p "` + loggedDir + `" && chmod 777 "` + loggedDir + `"
+shell=$(command -v bash || command -v sh)
 while [ "$1" != -- ]; do
-	if [ "$1" ]; then su -s /bin/bash "$(id -un "$1")" -c "$2"; else bash -c "$2"; fi || echo "failed: $2" >&2
+	if [ "$1" ]; then su -s "$shell" "$(id -un "$1")" -c "$2"; else "$shell" -c "$2"; fi || echo "failed: $2" >&2
 	shift 2
 done
 shift
