@@ -115,7 +115,7 @@ func TestTreeBounds(t *testing.T) {
 	}
 	deep := tempDir(t)
 	must.Do(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", 512)), 0o755))
-	longest := dir // of a file system whose files can have any size, as tmpfs can
+	longest := dir // on tmpfs, where a file can have any size, if that can be mounted
 	if at := tempDir(t); unix.Mount("tmpfs", at, "tmpfs", 0, "size=1m") == nil {
 		t.Cleanup(func() { must.Do(t, unix.Unmount(at, 0)) })
 		longest = at

@@ -318,8 +318,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestRedactLonger: entries whose names or targets become longer than a file system allows are left out, with all that is
-// below them. The rest can be applied.
+// TestRedactLonger: an entry is left out if its name or target becomes too long for a file system, and so is all that is
+// below it. The rest can be applied.
 func TestRedactLonger(t *testing.T) {
 	m := newMachine(t)
 	m.mount(t, "upper", "work", "merged")

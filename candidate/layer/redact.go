@@ -22,9 +22,9 @@ type Secrets interface {
 }
 
 // Redact replaces secrets in the names, link targets and contents of a layer. An entry with a secret loses its
-// attributes. It returns the number of entries that it changed. If that is 0, it writes nothing. If names become equal, it writes the
-// first entry only. It leaves out an entry whose name or target becomes longer than a file system allows. Errors are as for
-// [Entries].
+// attributes. It returns the number of entries that it changed. If that is 0, it writes nothing. If names become equal,
+// it writes the first entry only. If a name or a target becomes too long for a file system, it leaves the entry out.
+// Errors are as for [Entries].
 func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget, s Secrets) (r Report, changed int, err error) {
 	dirty := map[string]bool{}
 	for e, err := range Entries(ctx, from, limits) {

@@ -126,7 +126,7 @@ func (f *FS) Chown(uid, gid uint32) error {
 	return nil
 }
 
-// maxDepth bounds how deep chownTree goes: deeper than any workspace.
+// maxDepth bounds the directories inside one another in a walk over a tree. No workspace is as deep.
 const maxDepth = 1024
 
 // chownTree gives a user a file, or a directory and what is in it, as far as they belong to this process's user.

@@ -28,16 +28,15 @@ const (
 // mounts, at the same paths. It leaves out a socket below sealed, at a mount of f, behind a link, or at a path that f cannot
 // have, and a socket that vanishes: no socket is an error.
 func (f *FS) ShowSockets(other *FS, sealed []string) error {
-	trees := map[string]runtime.Mount{other.Layers()[0]: {Source: other.Root(), Dest: "/"}} // without what is the image's
+	root := runtime.Mount{Source: other.Root(), Dest: "/"}
+	err := f.showSockets(root, other.Layers()[0], sealed) // the layer is the root without what is the image's
 	for _, m := range other.mounts {
-		if m.Writable {
-			trees[m.Source] = m
+		if err == nil && m.Writable {
+			err = f.showSockets(m, m.Source, sealed)
 		}
 	}
-	for tree, m := range trees {
-		if err := f.showSockets(m, tree, sealed); err != nil {
-			return fmt.Errorf("sockets below %s: %w", m.Dest, err)
-		}
+	if err != nil {
+		return fmt.Errorf("UNIX sockets of another sandbox: %w", err)
 	}
 	return nil
 }

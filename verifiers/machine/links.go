@@ -78,7 +78,8 @@ func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string
 	return l
 }
 
-// forging returns the forging links below name in root, whose files the checker finds at top. It ends beyond maxNames.
+// forging returns the forging links below name in root. The checker has the files of root at top. Once the paths have more
+// than maxNames bytes, it looks at no further link.
 func (l *linkResolver) forging(ctx context.Context, root *os.Root, top, name string) (all []string, err error) {
 	f, err := root.Open(name)
 	if err != nil {
