@@ -184,12 +184,8 @@ func TestSplitViews(t *testing.T) {
 		}
 		return names
 	}
-	if diff := cmp.Diff([]string{"instructions", "split.driver"}, names(tasks[0].Resources(compiler.TestSandbox))); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"instructions", "split", "split.oracle"}, names(tasks[0].Resources(compiler.Evaluator))); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"instructions", "split.driver"}, names(tasks[0].Resources(compiler.TestSandbox)))
+	must.Equal(t, []string{"instructions", "split", "split.oracle"}, names(tasks[0].Resources(compiler.Evaluator)))
 }
 
 // TestViews pins, for each family, the eval fields that the sandbox of the tests gets, and the fields that only the
@@ -246,12 +242,8 @@ func TestViews(t *testing.T) {
 			}
 			_, tasks := packtest.Open(t, t.TempDir(), packtest.Manifest, `{"id":"a","family":"`+family.Name+`",`+tt.row+`}`)
 			public := lane(compiler.Public, tt.public)
-			if diff := cmp.Diff(slices.Concat(public, lane(compiler.EvaluationInputs, tt.inputs)), names(tasks[0].Resources(compiler.TestSandbox))); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(slices.Concat(public, lane(compiler.HiddenLane, tt.hidden)), names(tasks[0].Resources(compiler.Evaluator))); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, slices.Concat(public, lane(compiler.EvaluationInputs, tt.inputs)), names(tasks[0].Resources(compiler.TestSandbox)))
+			must.Equal(t, slices.Concat(public, lane(compiler.HiddenLane, tt.hidden)), names(tasks[0].Resources(compiler.Evaluator)))
 		})
 	}
 }
@@ -265,7 +257,5 @@ func TestResourceSummary(t *testing.T) {
 		`{"name":"checker","visibility":"evaluation_inputs","kind":"json","redacted":true},` +
 		`{"name":"test_files","visibility":"evaluation_inputs","kind":"json","redacted":true},` +
 		`{"name":"expected_state","visibility":"hidden","kind":"text","redacted":true}]`
-	if diff := cmp.Diff(wantJSON, string(text)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, wantJSON, string(text))
 }

@@ -38,9 +38,7 @@ func TestEnvironment(t *testing.T) {
 		Resources: environment.Resources{CPUs: 2, Pids: 10},
 	}
 	task := oneTask(t, manifest, row)
-	if diff := cmp.Diff(want, task.Environment()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, task.Environment())
 	task.Environment().Env["B"] = "changed"
 	if task.Environment().Env["B"] != "b" {
 		t.Error("a caller can change the task")
@@ -88,9 +86,7 @@ func TestMetadata(t *testing.T) {
 	path := task.Metadata()["benchmark_pack"].(map[string]any)["manifest_path"].(string)
 	want := fmt.Sprintf(`{"asset_defaults":{"read_only":false},"asset_roots":{"eval":"secret/","public":"assets/"},`+
 		`"benchmark_pack":{"id":"p","manifest_path":%q,"version":3},"difficulty":"hard","environment":{"gpu":1,"image":"j"}}`, path)
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, string(got))
 }
 
 // TestPayload pins what a harness finds in its task file.
@@ -132,9 +128,7 @@ func TestPayload(t *testing.T) {
   "prompt": "<é>"
 }
 `
-	if diff := cmp.Diff(want, string(payload)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, string(payload))
 }
 
 func TestMultipleChoiceAnswers(t *testing.T) {
@@ -155,9 +149,7 @@ func TestMultipleChoiceAnswers(t *testing.T) {
 			if len(eval.Choices) != 3 || eval.Question != "q" {
 				t.Fatalf("%+v", eval)
 			}
-			if diff := cmp.Diff(test.want, eval.Answers.Reveal()); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, test.want, eval.Answers.Reveal())
 		})
 	}
 }
@@ -204,9 +196,7 @@ func TestTextEvals(t *testing.T) {
 			if eval.Structured != (test.reason == "") || eval.Reason != test.reason || eval.ReferenceAnswer.Reveal() != "r" {
 				t.Errorf("%+v", eval)
 			}
-			if diff := cmp.Diff(test.want, eval.Rubric.Reveal()); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, test.want, eval.Rubric.Reveal())
 		})
 	}
 }
@@ -232,9 +222,7 @@ func TestSandboxEvals(t *testing.T) {
 		t.Errorf("terminal task: %q %v", terminal.Checker.Path, terminal.NeededCommands)
 	}
 	wantFiles := []compiler.FileRef{{Name: "test_files", Lane: compiler.EvaluationInputs, Field: "$.eval.test_files", Path: "t", Mount: "securebench/evaluation_inputs/t"}}
-	if diff := cmp.Diff(wantFiles, terminal.Files); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, wantFiles, terminal.Files)
 	if checker := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"tool_call","eval":{"checker":{"command":"c"}}}`).Checker(); checker.Source != "" {
 		t.Error("a tool_call has a checker")
 	}
@@ -263,9 +251,7 @@ func TestTasksGoOn(t *testing.T) {
 			}
 		}
 		want := []string{"1 a", "2 error", "3 error", "4 medium", "5 error", "6 b"}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
+		must.Equal(t, want, got)
 	}
 	next, stop := iter.Pull2(pack.Tasks())
 	if task, err, ok := next(); !ok || err != nil || task.ID() != "a" {

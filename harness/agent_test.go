@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
@@ -173,9 +171,7 @@ func TestVariant(t *testing.T) {
 		"/opencode-linux-x64/1.2.3", "/opencode-linux-x64-musl/1.2.3",
 		"/@qwen-code/qwen-code/1.2.3", "/@qwen-code/qwen-code/1.2.3",
 	}
-	if diff := cmp.Diff(want, asked); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, asked)
 }
 
 // slow is an engine that shows no image until it is released.

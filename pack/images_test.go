@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/pack"
 )
@@ -51,9 +49,7 @@ func TestImages(t *testing.T) {
 			for i := range tt.want {
 				tt.want[i].Context = filepath.Join(dir, tt.want[i].Context)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tt.want, got)
 		})
 	}
 }

@@ -47,9 +47,7 @@ func TestGolden(t *testing.T) {
 				must.Do(t, os.WriteFile(name, txtar.Format(archive), 0o644))
 				return
 			}
-			if diff := cmp.Diff(texts(want), texts(got)); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, texts(want), texts(got))
 		})
 	}
 }

@@ -3,8 +3,6 @@ package proxy_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
@@ -35,9 +33,7 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, tt.policy.Decide(tt.request)); diff != "" {
-				t.Errorf("-want +got\n%s", diff)
-			}
+			must.Equal(t, tt.want, tt.policy.Decide(tt.request))
 		})
 	}
 }

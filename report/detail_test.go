@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/report"
@@ -79,9 +77,7 @@ func TestEgress(t *testing.T) {
 		At: "2026-01-01 00:05:00.000", Kind: "relay", Verdict: "allow", Host: "h", Port: 443, Up: 1, Down: 1, Duration: 2000, Method: "POST", Path: "/p", Status: 200, Model: "m",
 		Stripped: []string{"web_search"}, Usage: &proxy.Usage{Input: 5, Cached: 4, Output: 3, Reasoning: 2},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 	if first, err := s.Detail(t.Context(), 0, 1<<20); err != nil || first.Egress != nil {
 		t.Errorf("%+v, %v", first.Egress, err)
 	}
@@ -133,18 +129,14 @@ func TestNumbersForPeople(t *testing.T) {
 	got = append(got, report.Chance(0.0001), report.Chance(0.04), report.Points(-0.125), report.Percent(nil))
 	want := "– 0 ms 250 ms 1.00 s 9.99 s 10.0 s 42.2 s 99.9 s 1:40 min 59:59 min 1:00 h 25:01 h " +
 		"0 999 1.00 k 12.3 k 999 k 1.00 M 5.00 G 1023 B 1.00 KiB 1.00 MiB 1.50 GiB < 0.001 0.040 -12.5 –"
-	if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, strings.Join(got, " "))
 }
 
 // TestRead: details show the answer that the verifier read.
 func TestRead(t *testing.T) {
 	d, err := directory(t, `{"task_id": "t", "verification_status": "failed", "verifier_metadata": {"read": "A.", "rule": "announced"}}`).Detail(t.Context(), 0, 1<<20)
 	must.Do(t, err)
-	if diff := cmp.Diff(&report.Read{Text: report.Text{Head: "A."}, Rule: "announced"}, d.Read); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, &report.Read{Text: report.Text{Head: "A."}, Rule: "announced"}, d.Read)
 }
 
 // TestKept: Missing names the part of a log that the run did not keep.
@@ -153,7 +145,6 @@ func TestKept(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(dir, "x.txt"), []byte("kept"), 0o644))
 	d, err := opened(t, dir, `{"task_id": "t", "verification_status": "failed", "logs": [{"path": "x.txt", "bytes": 4, "cut": 9}]}`).Detail(t.Context(), 0, 1<<20)
 	must.Do(t, err)
-	if diff := cmp.Diff([]string{"x.txt: its last 9 bytes, which the run did not keep"}, d.Missing) + cmp.Diff([]report.Named{{Name: "x.txt", Text: report.Text{Head: "kept"}}}, d.Logs); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"x.txt: its last 9 bytes, which the run did not keep"}, d.Missing)
+	must.Equal(t, []report.Named{{Name: "x.txt", Text: report.Text{Head: "kept"}}}, d.Logs)
 }

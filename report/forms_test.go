@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/export"
@@ -246,9 +244,7 @@ tests_failed    failed         1         two      an \x1b assertion failed
 infrastructure  error          2         three    sandbox 1 cannot be made
 infrastructure  error          1         five     no space
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, out.String())
 }
 
 func TestNatural(t *testing.T) {

@@ -99,9 +99,7 @@ func near(x, y float64) bool { return x-y < 1e-9 && y-x < 1e-9 }
 
 func TestNumbers(t *testing.T) {
 	r := report.Summarize([]*report.Source{source(t, small()...)}).Runs[0]
-	if diff := cmp.Diff(report.Counts{Tasks: 4, Attempts: 8, Passed: 4, Failed: 2, Pending: 1, Errors: 1}, r.Counts); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, report.Counts{Tasks: 4, Attempts: 8, Passed: 4, Failed: 2, Pending: 1, Errors: 1}, r.Counts)
 	if r.Accuracy.Passed != 4 || r.Accuracy.Scored != 6 || !near(*r.Accuracy.Value, 4.0/6) {
 		t.Errorf("accuracy %+v", r.Accuracy)
 	}
@@ -124,12 +122,9 @@ func TestNumbers(t *testing.T) {
 	// With its error, task three has two, too, of which none passed.
 	at := []report.PassK{{K: 1, Value: share(0.625), Tasks: 4, WithErrors: share(0.625)}, {K: 2, Value: share(1), Tasks: 2, LeftOut: 2, WithErrors: share(2.0 / 3)}}
 	all := []report.PassK{{K: 1, Value: share(0.625), Tasks: 4, WithErrors: share(0.625)}, {K: 2, Value: share(0.5), Tasks: 2, LeftOut: 2, WithErrors: share(1.0 / 3)}}
-	if diff := cmp.Diff(at, r.PassAtK) + cmp.Diff(all, r.PassAllK); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(proxy.Usage{Input: 28300, Cached: 14150, Output: 2830}, r.Spent); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, at, r.PassAtK)
+	must.Equal(t, all, r.PassAllK)
+	must.Equal(t, proxy.Usage{Input: 28300, Cached: 14150, Output: 2830}, r.Spent)
 }
 
 // TestInterval: the report shows the wider of two intervals.
@@ -176,9 +171,9 @@ func TestGroups(t *testing.T) {
 		{Status: "failed", Reason: "tests_failed", Count: 1, Task: "two", Attempt: 2, Index: 5},
 		{Status: "pending", Reason: "no_verifier", Count: 1, Task: "four", Attempt: 1, Index: 3}, {Status: "error", Reason: "infrastructure", Count: 1, Task: "three", Attempt: 2, Index: 6},
 	}
-	if diff := cmp.Diff(families, plain(r.ByFamily)) + cmp.Diff(categories, plain(r.ByCategory)) + cmp.Diff(outcomes, r.Outcomes); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, families, plain(r.ByFamily))
+	must.Equal(t, categories, plain(r.ByCategory))
+	must.Equal(t, outcomes, r.Outcomes)
 }
 
 // TestDistributions: distributions leave out errors, and unknown values do not count as zero.
@@ -188,9 +183,9 @@ func TestDistributions(t *testing.T) {
 	verifier := stat.Distribution{Count: 6, Sum: 24, Mean: 4, Min: 1, P10: 1.5, P25: 2.25, P50: 4, P75: 5.75, P90: 6.5, P99: 6.95, Max: 7}
 	memory := stat.Distribution{Count: 3, Sum: 600, Mean: 200, Min: 100, P10: 120, P25: 150, P50: 200, P75: 250, P90: 280, P99: 298, Max: 300}
 	close := cmp.Comparer(near)
-	if diff := cmp.Diff(producer, d.Producer, close) + cmp.Diff(verifier, d.Verifier, close) + cmp.Diff(memory, d.PeakMemory, close); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, producer, d.Producer, close)
+	must.Equal(t, verifier, d.Verifier, close)
+	must.Equal(t, memory, d.PeakMemory, close)
 	if d.Input.Count != 7 || d.Input.P50 != 4000 || d.Output.Sum != 2800 || d.Total.Max != 77 {
 		t.Errorf("%+v", d)
 	}
@@ -230,9 +225,7 @@ func TestCompareSingle(t *testing.T) {
 		t.Errorf("means %v %v, difference %v", c.MeanA, c.MeanB, c.Difference)
 	}
 	want := &report.McNemar{BothPassed: 4, BothFailed: 2, PassedA: 1, PassedB: 9, P: 22.0 / 1024}
-	if diff := cmp.Diff(want, c.McNemar, cmp.Comparer(near)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, c.McNemar, cmp.Comparer(near))
 	if c.Interval == nil || c.Interval.Low < 0.12 || c.Interval.Low > 0.26 || c.Interval.High > 0.82 || c.Interval.High < 0.7 {
 		t.Errorf("interval %+v", c.Interval) // ± 1.96 sqrt((10/16 - 1/4)/16) is 0.3
 	}
@@ -255,9 +248,7 @@ func TestCompareSeveral(t *testing.T) {
 	if c.McNemar != nil || c.Tasks != 3 || c.Better != 1 || c.Same != 2 || !near(c.MeanA, 0.5) || !near(c.MeanB, 1.75/3) {
 		t.Errorf("%+v", c)
 	}
-	if diff := cmp.Diff([]report.Differs{{TaskID: "0", A: 0.5, B: 0.75, ScoredA: 4, ScoredB: 4}}, c.Differ); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []report.Differs{{TaskID: "0", A: 0.5, B: 0.75, ScoredA: 4, ScoredB: 4}}, c.Differ)
 }
 
 // TestOld: records of earlier versions lack fields, and directories lack files.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
@@ -77,9 +75,7 @@ raw "" "no event at all"
 raw "" "{\"type\": 5}"
 raw "" "[1, 2]"
 `
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 }
 
 func TestTraceOfClaude(t *testing.T) {
@@ -106,9 +102,7 @@ message "user" "a plain text"
 note "success" "All done."
 error "error_max_turns" ""
 `
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 }
 
 // TestTraceIsBounded: a long trace is cut to its beginning and its end.

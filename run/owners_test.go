@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/fake"
@@ -241,9 +240,7 @@ func TestOwnedRetried(t *testing.T) {
 	}
 	ran(t, cfg)
 	all := records(t, cfg)
-	if diff := cmp.Diff([]string{"one error verifier infrastructure", "one passed"}, outcomes(all)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"one error verifier infrastructure", "one passed"}, outcomes(all))
 	lists, err := filepath.Glob(filepath.Join(cfg.Output, record.WorkspacesDir, "*"+workspace.AttributesSuffix))
 	if all[0].WorkspaceAttributes != "" || all[1].WorkspaceAttributes == "" || len(lists) != 1 || err != nil {
 		t.Errorf("attributes %q, %q, lists %v, %v", all[0].WorkspaceAttributes, all[1].WorkspaceAttributes, lists, err)

@@ -289,9 +289,7 @@ func TestOutcomes(t *testing.T) {
 		"later pending  no_verifier",
 	}
 	all := records(t, cfg)
-	if diff := cmp.Diff(want, outcomes(all)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, outcomes(all))
 	if got := summary.String(); !strings.HasPrefix(got, "sbench: run_id=test total=6 verification=partial verified=5 passed=1 output=") {
 		t.Error(got)
 	}
@@ -332,9 +330,7 @@ func TestAfterTimeout(t *testing.T) {
 			cfg.Tester.Verification.AfterTimeout = tt.tester
 			ran(t, cfg)
 			all := records(t, cfg)
-			if diff := cmp.Diff(tt.want, outcomes(all)); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tt.want, outcomes(all))
 			for i, r := range all {
 				passed := r.VerificationStatus == record.Passed
 				if r.Passed == nil || *r.Passed != passed || r.Score == nil || (*r.Score == 1) != passed || r.CandidateWorkspace == nil || r.ProducerFailure == nil {
@@ -376,9 +372,7 @@ func TestLostDaemon(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	want := []string{"one passed", "two error producer infrastructure", "three error producer infrastructure", "four error producer infrastructure"}
-	if diff := cmp.Diff(want, outcomes(records(t, cfg))); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, outcomes(records(t, cfg)))
 }
 
 // TestInterrupted: no incomplete attempt is recorded.
@@ -393,9 +387,7 @@ func TestInterrupted(t *testing.T) {
 	if _, err := runs(ctx, cfg); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if diff := cmp.Diff([]string{"one passed"}, outcomes(records(t, cfg))); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"one passed"}, outcomes(records(t, cfg)))
 }
 
 // TestRedactionAtTheCut: if an output is cut within a secret, the remaining part is redacted, too.

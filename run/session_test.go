@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/must"
@@ -46,9 +44,7 @@ func TestRetry(t *testing.T) {
 	}
 	want := []string{"one error producer infrastructure", "one passed", "two failed verifier checker_failed"}
 	all := records(t, cfg)
-	if diff := cmp.Diff(want, outcomes(all)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, outcomes(all))
 	if e := all[0]; e.Passed != nil || e.Score != nil || !strings.Contains(e.FailureMessage, "no space") {
 		t.Errorf("a try without a measurement: %+v", e)
 	}
@@ -102,9 +98,7 @@ func TestResume(t *testing.T) {
 		}
 		return all
 	}
-	if diff := cmp.Diff([]string{"three: was error"}, plan()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"three: was error"}, plan())
 	before, made := len(records(t, cfg)), e.n
 	summary, err := runs(context.Background(), cfg)
 	if err != nil || summary.Total != 3 || summary.Passed != 2 || summary.Resumed != 2 || e.n != made+2 {
@@ -120,9 +114,7 @@ func TestResume(t *testing.T) {
 	// A row that changed.
 	rows[1] = row("two", "do it right", "")
 	must.Do(t, os.WriteFile(cfg.Pack.TasksPath, []byte(strings.Join(rows, "\n")), 0o644))
-	if diff := cmp.Diff([]string{"two: what it is made from has changed"}, plan()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"two: what it is made from has changed"}, plan())
 	if summary, err = runs(context.Background(), cfg); err != nil || summary.Passed != 3 {
 		t.Errorf("%+v, %v", summary, err)
 	}
@@ -162,15 +154,11 @@ func TestSettings(t *testing.T) {
 	set(command, testerfile.Setting{Key: "run.output_dir", Value: "out-" + secret})
 	ran(t, cfg)
 	want := map[string]string{"harness.config.command": record.Digest([]byte(command.Value)), "run.output_dir": "out-<redacted>"}
-	if diff := cmp.Diff(want, records(t, cfg)[0].Provenance.Settings); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, records(t, cfg)[0].Provenance.Settings)
 	text := must.Read(t, filepath.Join(cfg.Output, record.ManifestFile))
 	var manifest record.Manifest
 	must.Do(t, json.Unmarshal(text, &manifest))
-	if diff := cmp.Diff(want, manifest.Settings); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, manifest.Settings)
 	verified(t, cfg.Output)
 	cfg.Resume = true
 	for _, tt := range []struct {
@@ -256,9 +244,7 @@ func TestStop(t *testing.T) {
 	if !errors.Is(err, run.ErrStopped) || summary.Total != 1 || summary.Passed != 1 {
 		t.Errorf("%+v, %v", summary, err)
 	}
-	if diff := cmp.Diff([]string{"verifying passed"}, outcomes(records(t, cfg))); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"verifying passed"}, outcomes(records(t, cfg)))
 	verified(t, cfg.Output)
 	cfg.Stop, cfg.Resume, cfg.Progress = nil, true, nil
 	cfg.Tester.Harness.Config.Timeout = 0
@@ -416,9 +402,7 @@ func TestScrubHostile(t *testing.T) {
 	cfg, _ := config(t, row("grow", "grow", ""), row("deep", "too deep", ""))
 	cfg.Env = map[string]string{"TOKEN": "abc123"}
 	ran(t, cfg)
-	if diff := cmp.Diff([]string{"grow passed", "deep failed extraction candidate_too_big"}, outcomes(records(t, cfg))); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"grow passed", "deep failed extraction candidate_too_big"}, outcomes(records(t, cfg)))
 	err := filepath.WalkDir(cfg.Output, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/must"
@@ -74,9 +73,7 @@ func TestMerge(t *testing.T) {
 	got := outcomes(records(t, cfg))
 	slices.Sort(all)
 	slices.Sort(got)
-	if diff := cmp.Diff(all, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, all, got)
 
 	again := filepath.Join(dir, "again")
 	merge(t, []string{dirs[1], dirs[2], dirs[0]}, again, nil)

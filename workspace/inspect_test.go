@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/workspace"
@@ -50,9 +48,7 @@ result: resource_summary/checker (evaluation_inputs) "<redacted>"
 result: resource_summary/test_files (evaluation_inputs) "<redacted>"
 result: resource_summary/expected_state (hidden) "<redacted>"
 `
-	if diff := cmp.Diff(want, lines(in)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, lines(in))
 	if len(in.Problems) > 0 || in.Digests.Row == "" {
 		t.Errorf("problems %q, digests %+v", in.Problems, in.Digests)
 	}

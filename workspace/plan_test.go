@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/must"
@@ -98,9 +96,7 @@ func TestPlanAgent(t *testing.T) {
 0755 securebench/public/
 0644 securebench/public/instructions.json "\"do it\"\n"
 `
-	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, list(t, dir))
 }
 
 func TestPlanTestSandbox(t *testing.T) {
@@ -118,9 +114,7 @@ func TestPlanTestSandbox(t *testing.T) {
 0555 securebench/evaluation_inputs/t/
 0444 securebench/evaluation_inputs/t/test_a.py "def test(): pass\n"
 `
-	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, list(t, dir))
 	if text := fmt.Sprintf("%+v", plan); strings.Contains(text, "bash check") {
 		t.Errorf("a printed plan shows content: %s", text)
 	}
@@ -227,9 +221,7 @@ func testPlanChecker(t *testing.T, row string, files map[string]string) {
 	want := `0444 conftest.py ""
 0444 test_a.py "def test(): pass\n"
 `
-	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, list(t, dir))
 }
 
 func TestPlanRefuses(t *testing.T) {

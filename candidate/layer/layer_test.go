@@ -131,9 +131,7 @@ func TestRoundTrip(t *testing.T) {
 	must.Report(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, nil))
 	m.mount(t, "applied", "work2", "again")
 	m.sh(t, "merged", "rmdir proc; rm -r mounted")
-	if diff := cmp.Diff(list(t, m.path("merged")), list(t, m.path("again"))); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, list(t, m.path("merged")), list(t, m.path("again")))
 	for name, a := range noted {
 		value := make([]byte, 100)
 		if n, err := unix.Lgetxattr(filepath.Join(m.path("again"), name), a[0], value); err != nil || string(value[:n]) != a[1] {
@@ -164,9 +162,7 @@ rm -r tmp/deep; mkdir tmp/deep; echo u > tmp/deep/u; rm two; echo two > two; mkd
 	must.Report(t, err)
 	must.Report(t, layer.Apply(t.Context(), &both, m.root(t, "applied2"), m.root(t, "image"), limits, nil))
 	m.mount(t, "applied2", "work4", "again2")
-	if diff := cmp.Diff(list(t, m.path("merged2")), list(t, m.path("again2"))); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, list(t, m.path("merged2")), list(t, m.path("again2")))
 }
 
 // TestRefusedEntries: where accept refuses an entry, the image's file stays. Files can be added to a
@@ -310,9 +306,7 @@ func TestRedact(t *testing.T) {
 		got = append(got, e.Path+" "+e.Target+strings.TrimSpace(string(content)))
 	}
 	want := []string{"clean clean", "d-<redacted> ", "d-<redacted>/f key=<redacted>", "l /x/<redacted>", "noted noted"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 	if _, changed, err := layer.Redact(t.Context(), bytes.NewReader(text[:]), io.Discard, limits, none{}); changed != 0 || err != nil {
 		t.Errorf("a clean layer: %d, %v", changed, err)
 	}

@@ -143,9 +143,7 @@ func TestSmallDisk(t *testing.T) {
 	h.sbench(0, "verify", output) // no line is torn
 	must.Do(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
 	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
-	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, calmVerdicts(), countVerdicts(t, output))
 	h.sbench(0, "gc")
 	h.nothingLeft(before)
 }

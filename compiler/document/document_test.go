@@ -10,6 +10,7 @@ import (
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/internal/test/corpus"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 func parse(t testing.TB, text string) document.Value {
@@ -49,9 +50,7 @@ func TestCanonical(t *testing.T) {
 func TestIndented(t *testing.T) {
 	got := string(document.Indented(parse(t, `{"b":[1.50,{}],"a":"x","c":[]}`)))
 	want := "{\n  \"a\": \"x\",\n  \"b\": [\n    1.50,\n    {}\n  ],\n  \"c\": []\n}"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 }
 
 func TestValue(t *testing.T) {
@@ -67,9 +66,7 @@ func TestValue(t *testing.T) {
 		_, ok := item.Int64()
 		ints = append(ints, ok)
 	}
-	if diff := cmp.Diff([]bool{true, false, false}, ints); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []bool{true, false, false}, ints)
 	absent := v.Get("x").Get("y")
 	if absent.Kind() != 0 || absent.Text() != "" || absent.Len() != 0 || absent.Line() != 0 || absent.IsTrue() {
 		t.Error("absent value is not nothing")

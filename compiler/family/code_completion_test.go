@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestProgramOfLanguages: the program is in a fence of the task's language.
@@ -85,9 +86,7 @@ func TestProgram(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := family.CodeCompletionEval{Prompt: c.starter, Extract: family.Fenced}
 			got := e.Program(c.answer)
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, c.want, got)
 			if diff := cmp.Diff(got, e.Continue(got)); diff != "" {
 				t.Errorf("a program is no longer itself: %s", diff)
 			}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/internal/test/corpus"
 	"github.com/securebench/sbench/internal/test/must"
@@ -51,9 +49,7 @@ func TestParse(t *testing.T) {
 				}
 				got[i].Text = ""
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, test.want, got)
 		})
 	}
 }
@@ -79,9 +75,7 @@ func TestClean(t *testing.T) {
 			if err != nil || got != tt.want {
 				t.Errorf("%q, %v", got, err)
 			}
-			if diff := cmp.Diff(tt.done, done); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tt.done, done)
 		})
 	}
 	if _, _, err := patch.Clean("Here:\n```\n--- a/x\n+++ b/x\n@@ -1,3 +1 @@\n-a\n```\n"); err == nil || !strings.Contains(err.Error(), "line 7 of the patch: line of a hunk") {
@@ -227,9 +221,7 @@ func TestAgainstGit(t *testing.T) {
 			want := strings.Split(strings.TrimRight(string(names), "\x00"), "\x00")
 			slices.Sort(got)
 			slices.Sort(want)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, want, got)
 			if bytes.Contains(text, []byte("fake")) == slices.Contains(got, "fake") {
 				t.Error("a line of a hunk became a file")
 			}

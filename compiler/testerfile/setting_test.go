@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/compiler/testerfile"
@@ -47,12 +45,8 @@ func TestSettings(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			tester, _, err := testerfile.Load(testerFile(t, test.file), harness.AgentTypes(), test.settings...)
 			must.Do(t, err)
-			if diff := cmp.Diff(test.want, test.got(tester)); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(test.settings, tester.Settings); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, test.want, test.got(tester))
+			must.Equal(t, test.settings, tester.Settings)
 		})
 	}
 }
@@ -98,9 +92,7 @@ func TestWrongSettings(t *testing.T) {
 					problems[i].File = "FILE"
 				}
 			}
-			if diff := cmp.Diff(test.want, problems.Error()); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, test.want, problems.Error())
 		})
 	}
 }

@@ -42,9 +42,7 @@ func TestLoadTesterDefaults(t *testing.T) {
 			Config: testerfile.HarnessConfig{TaskFile: "task.json", Command: schema.Command{Shell: "echo hi"}},
 		},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(testerfile.File{})); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got, cmpopts.IgnoreUnexported(testerfile.File{}))
 }
 
 func TestLoadTesterValues(t *testing.T) {
@@ -67,15 +65,11 @@ runtime:
 			Model: "gpt-5", Version: "latest", MaxRequests: 7, Own: map[string]string{"reasoning_effort": "high"},
 		},
 	}
-	if diff := cmp.Diff(wantHarness, got.Harness, cmpopts.EquateComparable(domain.Domain{})); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, wantHarness, got.Harness, cmpopts.EquateComparable(domain.Domain{}))
 	wantRuntime := testerfile.RuntimeSection{Pull: "never", Limits: testerfile.LimitsSection{
 		Memory: 512 << 20, CPUs: 0.5, Pids: 9, WorkspaceBytes: 3 << 29, OutputBytes: 100,
 	}}
-	if diff := cmp.Diff(wantRuntime, got.Runtime); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, wantRuntime, got.Runtime)
 	if v := got.Verification; v.DisallowDangerousCommands || !cmp.Equal(v.DenyCommands, []string{"chroot"}) {
 		t.Errorf("verification %+v", v)
 	}
@@ -91,9 +85,7 @@ func TestLoadEnvFile(t *testing.T) {
 	got, err := testerfile.LoadEnv(path)
 	must.Do(t, err)
 	want := map[string]string{"A": "2", "B": "two words", "C": "quoted", "D": "q", "E": "", "F": "a=b", "G": "'half"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 	must.Do(t, os.WriteFile(path, []byte("A=1\nsecretvalue\n=secretvalue\nMII secretvalue==\n"), 0o600))
 	_, err = testerfile.LoadEnv(path)
 	var problems document.Problems

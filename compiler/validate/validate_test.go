@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
@@ -103,7 +101,5 @@ func TestValidateLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{`eval file "d/y": symbolic links are not allowed in a pack's files`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 }

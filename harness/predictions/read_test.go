@@ -101,9 +101,7 @@ func TestReadDirectory(t *testing.T) {
 	set, err := predictions.Read(t.Context(), dir, pack, false)
 	must.Do(t, err)
 	want := map[string][]candidate.Candidate{"text": {{Text: "2"}}, "code/1": {{Text: "def f(): return 1"}}, "files": {{Workspace: filepath.Join(dir, "files")}}}
-	if diff := cmp.Diff(want, set.Candidates, shown()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, set.Candidates, shown())
 	records := filepath.Join(t.TempDir(), "candidates.jsonl")
 	must.Do(t, os.WriteFile(records, []byte(`{"task_id": "files", "candidate_workspace": "/elsewhere/workspaces/files", "hidden_values": "<redacted>"}`), 0o644))
 	must.Do(t, os.Symlink(dir, filepath.Join(filepath.Dir(records), "workspaces")))

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
@@ -62,9 +60,7 @@ func TestFacts(t *testing.T) {
 				c.want.Failed = map[relay.Cause]int64{}
 			}
 			c.want.Stripped, c.want.External = map[string]int64{}, map[string]int64{}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("facts (-want +got):\n%s", diff)
-			}
+			must.Equal(t, c.want, got)
 			if want := c.want.Outage > 0; got.ProviderFailed() != want {
 				t.Errorf("provider failed: %v", !want)
 			}

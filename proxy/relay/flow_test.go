@@ -72,9 +72,7 @@ func TestAnswersPass(t *testing.T) {
 				}
 				usage := proxy.Usage{Input: 100, Cached: 40, Output: 20, Reasoning: 5}
 				e := r.entries()[0]
-				if diff := cmp.Diff(&usage, e.Usage); diff != "" {
-					t.Errorf("usage (-want +got):\n%s", diff)
-				}
+				must.Equal(t, &usage, e.Usage)
 				if e.Up != int64(len(body)) && api.path != chatPath || e.Down < 100 || e.Task != "task" || e.Attempt != 2 || e.Model != "m" || e.Stream != stream ||
 					e.Status != 200 || e.Kind != proxy.KindRelay || e.Provider != string(api.provider) || e.Host != "127.0.0.1" || e.Address == "" || e.Time.IsZero() {
 					t.Errorf("entry %+v", e)

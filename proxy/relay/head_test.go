@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
@@ -147,9 +145,7 @@ func TestHeaders(t *testing.T) {
 			r := newRig(t, c.provider, up.url, func(cfg *relay.Config) { cfg.Bearer = c.bearer })
 			text(t, r.post(c.path, `{"model":"m"}`, send...))
 			_, last, _ := up.seen()
-			if diff := cmp.Diff(c.want, last.Header); diff != "" {
-				t.Errorf("what arrived (-want +got):\n%s", diff)
-			}
+			must.Equal(t, c.want, last.Header)
 			if "http://"+last.Host != up.url {
 				t.Errorf("Host is %s", last.Host)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -367,9 +368,7 @@ func checkStripped(t *testing.T, r *rig, cases []toolCase) {
 			t.Errorf("%s: logged as stripped %q, want %q", c.name, entries[i].Stripped, want)
 		}
 	}
-	if diff := cmp.Diff(sum, r.relay.Facts().Stripped); diff != "" {
-		t.Errorf("facts (-want +got):\n%s", diff)
-	}
+	must.Equal(t, sum, r.relay.Facts().Stripped)
 }
 
 // TestAllowExternalTools: everything passes except fields that cost more, refer to state at the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -171,9 +172,7 @@ func TestLargeEvents(t *testing.T) {
 		pieces = append(pieces, []byte("data: "), line, []byte("\n"))
 	}
 	pieces = append(pieces, []byte("\ndata: third\n\n"))
-	if diff := cmp.Diff([]string{"first", "second", "third"}, relay.Events(pieces...)); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	must.Equal(t, []string{"first", "second", "third"}, relay.Events(pieces...))
 }
 
 // TestHide: everything passes except the chunk that only counts tokens.

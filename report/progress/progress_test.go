@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/pty"
 	"github.com/securebench/sbench/report/progress"
@@ -60,9 +58,7 @@ one> second\x1b[2J line
 sbench: waiting for memory: two
 sbench: verifications in progress are completed
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, out.String())
 }
 
 // TestMessagesInJSON: what is written to a display becomes events, line by line.
@@ -78,9 +74,7 @@ func TestMessagesInJSON(t *testing.T) {
 		must.Do(t, d.Decode(&e))
 		got = append(got, string(e.Kind)+" "+e.Detail)
 	}
-	if diff := cmp.Diff([]string{"message sbench: one", "run_start ", "message two, which goes on\x1b"}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"message sbench: one", "run_start ", "message two, which goes on\x1b"}, got)
 }
 
 // onTerminal returns a display on a terminal, and the function that ends it.

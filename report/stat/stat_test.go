@@ -4,8 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report/stat"
 )
 
@@ -109,9 +108,7 @@ func TestQuantile(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	got := stat.Describe([]float64{40, 10, 30, 20, 50})
 	want := stat.Distribution{Count: 5, Sum: 150, Mean: 30, Min: 10, P10: 14, P25: 20, P50: 30, P75: 40, P90: 46, P99: 49.6, Max: 50}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 	if got := stat.Describe(nil); got != (stat.Distribution{}) {
 		t.Errorf("of nothing: %+v", got)
 	}

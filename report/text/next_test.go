@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/text"
@@ -55,9 +53,7 @@ next: sbench report '/my runs/a'
 			var out bytes.Buffer
 			tt.s.Output = "/my runs/a/candidates.jsonl"
 			must.Do(t, text.WriteNext(&out, tt.s, report.Run{Tasks: tt.tasks}, tt.args, "/pack", tt.standIn))
-			if diff := cmp.Diff("\n"+tt.want, out.String()); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, "\n"+tt.want, out.String())
 		})
 	}
 }

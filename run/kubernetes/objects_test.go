@@ -3,8 +3,6 @@ package kubernetes_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/kubernetes"
 )
@@ -23,20 +21,14 @@ func TestTexts(t *testing.T) {
 	must.Do(t, err)
 	pod := objects.Job.Spec.Template.Spec
 	command := append([]string{"tini", "-s", "--"}, texts...)
-	if diff := cmp.Diff(command, pod.InitContainers[0].Command); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(append(command, "--shard", "auto/2", "--resume"), pod.Containers[0].Command); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, command, pod.InitContainers[0].Command)
+	must.Equal(t, append(command, "--shard", "auto/2", "--resume"), pod.Containers[0].Command)
 	got := []string{
 		pod.Containers[0].Image, pod.Volumes[0].PersistentVolumeClaim.ClaimName, pod.Containers[0].Env[0].Value, pod.Containers[0].Env[1].Value, pod.Volumes[2].HostPath.Path,
 		pod.ImagePullSecrets[0].Name, pod.NodeSelector["a"], pod.Tolerations[0].Key,
 	}
 	want := append(texts[:6:6], texts[7], texts[8])
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 	if key := pod.Containers[0].Env[3]; key.Name != "KEY" || key.ValueFrom.SecretKeyRef.Name != job.KeysName() {
 		t.Errorf("%+v", key)
 	}

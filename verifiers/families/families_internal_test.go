@@ -3,10 +3,9 @@ package families
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestFamilies: every family has a verifier and references, unless its rows may hold anything.
@@ -23,7 +22,5 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s is incomplete", f.Name)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 }

@@ -3,8 +3,7 @@ package suite
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
@@ -20,9 +19,7 @@ func TestBrokenText(t *testing.T) {
 		{"unknown", "a.zig", "test {}", "exit 1\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, brokenText(contrast.File{Path: tt.path, Text: tt.text})); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tt.want, brokenText(contrast.File{Path: tt.path, Text: tt.text}))
 		})
 	}
 }

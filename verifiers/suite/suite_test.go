@@ -7,8 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
@@ -125,9 +124,7 @@ func TestRuns(t *testing.T) {
 						got.Candidate, got.Reference = c.runs[suite.Candidate], c.runs[suite.Reference]
 					}
 				}
-				if diff := cmp.Diff(tt.want, got); diff != "" {
-					t.Error(diff)
-				}
+				must.Equal(t, tt.want, got)
 			})
 		}
 	}

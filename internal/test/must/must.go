@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // Do ends the test if err is not nil.
@@ -27,6 +29,14 @@ func Report(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Error(err)
+	}
+}
+
+// Equal fails the test if got is not want, and lets it go on.
+func Equal(tb testing.TB, want, got any, options ...cmp.Option) {
+	tb.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		tb.Errorf("-want +got\n%s", diff)
 	}
 }
 
