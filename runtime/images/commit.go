@@ -38,12 +38,7 @@ func (s *Store) Commit(ctx context.Context, o runtime.Commit) (runtime.Image, er
 		if err != nil {
 			return err
 		}
-		record := images.Image{Name: name, Target: target, Labels: map[string]string{labelBuilt: o.Key}}
-		is := s.Conn.Client.ImageService()
-		if _, err = is.Create(ctx, record); errdefs.IsAlreadyExists(err) {
-			_, err = is.Update(ctx, record)
-		}
-		if err == nil {
+		if err = s.put(ctx, images.Image{Name: name, Target: target, Labels: map[string]string{labelBuilt: o.Key}}); err == nil {
 			img, err = s.Conn.Client.GetImage(ctx, name)
 		}
 		return err

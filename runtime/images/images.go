@@ -6,6 +6,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,13 @@ import (
 
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/daemon"
@@ -205,44 +208,47 @@ func (s *Store) prepare(ctx context.Context, img client.Image) (runtime.Image, e
 	}, nil
 }
 
-// Import reads an OCI or Docker archive and returns its images. If as is not empty, the
-// archive must contain exactly one image, which also gets that name and is returned under it
-// alone.
-func (s *Store) Import(ctx context.Context, archive io.Reader, as string) ([]runtime.Image, error) {
-	opts := []client.ImportOpt{client.WithImportPlatform(platforms.Default())}
+// Import reads an OCI or Docker archive and returns its images. They get the names that the archive gives them. If as is
+// not empty, the archive must contain exactly one image, which gets that name alone.
+func (s *Store) Import(ctx context.Context, from io.Reader, as string) ([]runtime.Image, error) {
 	if as != "" {
 		name, err := Normalize(as)
 		if err != nil {
 			return nil, err
 		}
-		opts = append(opts, client.WithDigestRef(func(digest.Digest) string { return name }))
 		as = name
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, daemon.BulkTimeout, fmt.Errorf("no image within %s", daemon.BulkTimeout))
 	defer cancel()
-	var found []images.Image
-	err := s.Registry.WithClaim(ctx, func(ctx context.Context) (err error) {
-		found, err = s.Conn.Client.Import(ctx, archive, opts...)
+	var names []string
+	err := s.Registry.WithClaim(ctx, func(ctx context.Context) error {
+		found, err := s.read(ctx, from)
+		if as != "" {
+			found = slices.CompactFunc(found, func(a, b ocispec.Descriptor) bool { return a.Digest == b.Digest }) // with several names
+			if len(found) > 1 {
+				return fmt.Errorf("the archive holds %d images, and --as names one", len(found))
+			}
+		}
+		for _, target := range found {
+			name := cmp.Or(as, target.Annotations[images.AnnotationImageName], target.Annotations[ocispec.AnnotationRefName])
+			if name != "" && err == nil {
+				names = append(names, name)
+				err = s.put(ctx, images.Image{Name: name, Target: target})
+			}
+		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("import an archive of docker save or of the OCI: %w", daemon.Native(err))
 	}
-	if len(found) == 0 {
+	if len(names) == 0 {
 		return nil, errors.New("import: the archive names no image: give it a name with --as")
 	}
-	if as != "" {
-		found = slices.DeleteFunc(found, func(i images.Image) bool { return i.Name != as })
-		if len(found) > 1 {
-			err := fmt.Errorf("import: the archive holds %d images, and --as names one", len(found))
-			return nil, errors.Join(err, s.Remove(ctx, as))
-		}
-	}
 	var all []runtime.Image
-	for _, i := range found {
-		img, err := s.Conn.Client.GetImage(s.Conn.Context(ctx), i.Name)
+	for _, name := range names {
+		img, err := s.Conn.Client.GetImage(s.Conn.Context(ctx), name)
 		if err != nil {
-			return all, fmt.Errorf("import: image %s: %w", i.Name, daemon.Native(err))
+			return all, fmt.Errorf("import: image %s: %w", name, daemon.Native(err))
 		}
 		ready, err := s.prepare(ctx, img)
 		if err != nil {
@@ -251,6 +257,29 @@ func (s *Store) Import(ctx context.Context, archive io.Reader, as string) ([]run
 		all = append(all, ready)
 	}
 	return all, nil
+}
+
+// read reads an archive's content, and returns its images.
+func (s *Store) read(ctx context.Context, from io.Reader) ([]ocispec.Descriptor, error) {
+	store := s.Conn.Client.ContentStore()
+	index, err := archive.ImportIndex(ctx, store, from)
+	if err != nil {
+		return nil, err
+	}
+	children := images.FilterPlatforms(images.ChildrenHandler(store), platforms.Default())
+	if err := images.WalkNotEmpty(ctx, images.SetChildrenLabels(store, children), index); err != nil {
+		return nil, err
+	}
+	return images.Children(ctx, store, index)
+}
+
+// put gives an image a name, which another image may lose.
+func (s *Store) put(ctx context.Context, i images.Image) error {
+	_, err := s.Conn.Client.ImageService().Create(ctx, i)
+	if errdefs.IsAlreadyExists(err) {
+		_, err = s.Conn.Client.ImageService().Update(ctx, i)
+	}
+	return err
 }
 
 // Tag gives the image source the additional name target, which another image may lose.
@@ -264,17 +293,13 @@ func (s *Store) Tag(ctx context.Context, source, target string) (runtime.Image, 
 		return runtime.Image{}, err
 	}
 	ctx = s.Conn.Context(ctx)
-	is := s.Conn.Client.ImageService()
-	old, err := is.Get(ctx, img.Ref)
+	old, err := s.Conn.Client.ImageService().Get(ctx, img.Ref)
 	if err != nil {
 		return runtime.Image{}, fmt.Errorf("tag %s: %w", name, daemon.Native(err))
 	}
 	old.Name = name
 	delete(old.Labels, labelPulled)
-	if _, err = is.Create(ctx, old); errdefs.IsAlreadyExists(err) {
-		_, err = is.Update(ctx, old)
-	}
-	if err != nil {
+	if err = s.put(ctx, old); err != nil {
 		return runtime.Image{}, fmt.Errorf("tag %s: %w", name, daemon.Native(err))
 	}
 	img.Ref = name
