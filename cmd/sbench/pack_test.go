@@ -531,6 +531,16 @@ RUN id -un > ~/made
 		t.Errorf("%v: %q, want %q", exit, exit.Stdout, want)
 	}
 	from := "FROM " + containerdtest.Image + "\n"
+	// A step that two Dockerfiles share has the configuration of neither.
+	for n, own := range []string{"ENTRYPOINT [\"/other\"]\n", ""} {
+		code, stderr := buildOwn(t, map[string]string{"Dockerfile": from + own + "RUN printf 'a\\033[31mb\\n'\n"}, ref)
+		if strings.Count(stderr, "as before") != n || n == 0 && !strings.Contains(stderr, `a\x1b[31mb`) {
+			t.Errorf("exit code %d\n%s", code, stderr)
+		}
+	}
+	if img, err = c.Images.Get(t.Context(), ref, images.PullNever); err != nil || img.Entrypoint != nil {
+		t.Errorf("the entry point of another Dockerfile: %q, %v", img.Entrypoint, err)
+	}
 	for name, tt := range map[string]struct {
 		files map[string]string
 		want  string

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	goruntime "runtime"
 	"slices"
 	"strconv"
@@ -113,7 +114,7 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 // Setup returns the image img as changed by shell commands, which run as root. Each is a step, like
 // a RUN.
 func (b Builder) Setup(ctx context.Context, img runtime.Image, commands []string) (runtime.Image, error) {
-	s := &stage{recipe: &recipe{Builder: b}, image: img, key: digest("from", img.Digest), user: "0", workdir: img.Workdir}
+	s := &stage{recipe: &recipe{Builder: b}, image: img, key: digest("base", img.Digest), user: "0", workdir: img.Workdir}
 	for _, c := range commands {
 		_, _ = fmt.Fprintf(b.Output, "setup: %s\n", c)
 		if err := s.command(ctx, c, []string{"/bin/sh", "-c", c}, nil, mounts{}); err != nil {
@@ -130,6 +131,30 @@ type recipe struct {
 	lex     *shell.Lex
 	global  map[string]string // arguments before the first FROM
 	stages  map[string]*stage // by number and by name
+	words   int               // bytes of all words after their expansion
+}
+
+// maxWords bounds the words of a Dockerfile after their expansion, in bytes: each line can double a variable.
+const maxWords = 64 << 20
+
+// replacing matches a variable in which a pattern is replaced, which no sum of lengths bounds.
+var replacing = regexp.MustCompile(`\$\{\w+/`)
+
+// expand puts the values of variables into a word of the Dockerfile.
+func (r *recipe) expand(word string, env []string) (string, error) {
+	longest := 0
+	for _, e := range env {
+		longest = max(longest, len(e))
+	}
+	switch {
+	case replacing.MatchString(word):
+		return "", fmt.Errorf("the replacement in %q is %w", word, errUnsupported)
+	case r.words+len(word)+strings.Count(word, "$")*longest > maxWords:
+		return "", fmt.Errorf("its words may have more than %d bytes with the values of their variables", maxWords)
+	}
+	text, _, err := r.lex.ProcessWord(word, shell.EnvsFromSlice(env))
+	r.words += len(text)
+	return text, err
 }
 
 // declare sets the arguments before the first FROM: the platform's, which every Dockerfile has, and the Dockerfile's own. A
@@ -143,7 +168,7 @@ func (r *recipe) declare(args []instructions.ArgCommand) error {
 			if pair.Value == nil {
 				continue
 			}
-			value, _, err := r.lex.ProcessWord(*pair.Value, shell.EnvsFromSlice(environment.Environ(r.global)))
+			value, err := r.expand(*pair.Value, environment.Environ(r.global))
 			if err != nil {
 				return Fault{fmt.Errorf("%s: ARG %s: %w", r.file, pair.Key, err)}
 			}
@@ -181,7 +206,7 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 	if len(st.Location) > 0 {
 		s.line = st.Location[0].Start.Line
 	}
-	base, _, err := r.lex.ProcessWord(st.BaseName, shell.EnvsFromSlice(environment.Environ(r.global)))
+	base, err := r.expand(st.BaseName, environment.Environ(r.global))
 	if err == nil && base == "" {
 		err = fmt.Errorf("FROM %s names no image: give the ARG before it a value", st.BaseName)
 	}
@@ -225,7 +250,7 @@ func (s *stage) from(ctx context.Context, base string) error {
 	}
 	var err error
 	s.image, err = s.Images.Resolve(ctx, base)
-	s.key = digest("from", s.image.Digest)
+	s.key = digest("base", s.image.Digest)
 	s.user, s.workdir = s.image.User, s.image.Workdir
 	return err
 }
@@ -241,8 +266,7 @@ func digest(parts ...string) string {
 func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
 		err := e.Expand(func(word string) (string, error) {
-			text, _, err := s.lex.ProcessWord(word, shell.EnvsFromSlice(slices.Concat(s.image.Env, s.variables())))
-			return text, err
+			return s.expand(word, slices.Concat(s.image.Env, s.variables()))
 		})
 		if err != nil {
 			return Fault{err}
@@ -339,20 +363,24 @@ func (s *stage) describe(c instructions.Command) error {
 	return nil
 }
 
-func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
+func (s *stage) run(ctx context.Context, c *instructions.RunCommand) (err error) {
 	for _, flag := range c.FlagsUsed {
 		if flag != "mount" {
 			return fmt.Errorf("RUN --%s is %w", flag, errUnsupported)
 		}
 	}
-	dir, err := os.MkdirTemp(s.Temp, "mounts-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	mounted, err := s.mounts(ctx, instructions.GetMounts(c), dir)
-	if err != nil {
-		return err
+	// A cache is not mounted: what the command writes to it stays in the image, for the commands after it.
+	all := slices.DeleteFunc(instructions.GetMounts(c), func(m *instructions.Mount) bool { return m.Type == instructions.MountTypeCache })
+	var mounted mounts
+	if len(all) > 0 {
+		root, closeVolume, volumeErr := s.volume(ctx)
+		if volumeErr != nil {
+			return volumeErr
+		}
+		defer func() { err = errors.Join(err, closeVolume()) }()
+		if mounted, err = s.mounts(ctx, all, root); err != nil {
+			return err
+		}
 	}
 	args := c.CmdLine
 	if c.PrependShell {
@@ -367,14 +395,8 @@ type mounts struct {
 	key string // the same for the same files at the same places
 }
 
-// mounts copies what a RUN mounts to the directory dir. What the command writes there is lost. A cache is not mounted: what the
-// command writes to it stays in the image, for the commands after it.
-func (s *stage) mounts(ctx context.Context, all []*instructions.Mount, dir string) (made mounts, err error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return made, err
-	}
-	defer func() { _ = root.Close() }()
+// mounts copies what a RUN mounts to the directory root. What the command writes there is lost.
+func (s *stage) mounts(ctx context.Context, all []*instructions.Mount, root *os.Root) (made mounts, err error) {
 	for i, m := range all {
 		to, dest := strconv.Itoa(i), m.Target
 		if !path.IsAbs(dest) {
@@ -382,8 +404,6 @@ func (s *stage) mounts(ctx context.Context, all []*instructions.Mount, dir strin
 		}
 		content := ""
 		switch m.Type {
-		case instructions.MountTypeCache:
-			continue
 		case instructions.MountTypeTmpfs:
 			err = root.Mkdir(to, 0o755)
 		case instructions.MountTypeBind:
@@ -398,7 +418,7 @@ func (s *stage) mounts(ctx context.Context, all []*instructions.Mount, dir strin
 		if err != nil {
 			return made, err
 		}
-		made.all = append(made.all, runtime.Mount{Source: filepath.Join(dir, to), Dest: dest, Copy: info.IsDir() && !m.ReadOnly, Chown: true})
+		made.all = append(made.all, runtime.Mount{Source: filepath.Join(root.Name(), to), Dest: dest, Copy: info.IsDir() && !m.ReadOnly, Chown: true})
 		made.key = digest(made.key, dest, content, strconv.FormatBool(m.ReadOnly))
 	}
 	return made, nil
@@ -474,7 +494,7 @@ func (s *stage) step(ctx context.Context, key, name string, fill func(to *os.Fil
 	}
 	if err == nil {
 		l := runtime.Layer{Digest: report.Digest, DiffID: report.DiffID, Size: report.Size, Content: f, CreatedBy: name}
-		img, err = s.Images.Commit(ctx, runtime.Commit{Base: s.image.Ref, As: as, Key: key, Layers: []runtime.Layer{l}, Change: s.configure})
+		img, err = s.Images.Commit(ctx, runtime.Commit{Base: s.image.Ref, As: as, Key: key, Layers: []runtime.Layer{l}})
 	}
 	if err = errors.Join(err, f.Close(), os.Remove(f.Name())); err == nil {
 		s.image, s.key = img, key

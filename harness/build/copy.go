@@ -51,22 +51,31 @@ func (s *stage) layered(ctx context.Context, key, name string, fill func(*upper)
 			return report, err
 		}
 		defer func() { err = errors.Join(err, view.Close()) }()
-		limits := layer.Budget{Bytes: s.Limits.LayerBytes, Entries: 1 << 18}
-		vol, err := s.Engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes, Inodes: limits.Entries})
+		root, closeVolume, err := s.volume(ctx)
 		if err != nil {
 			return report, err
 		}
-		defer func() { err = errors.Join(err, vol.Close()) }()
-		root, err := os.OpenRoot(vol.Path())
-		if err != nil {
-			return report, err
-		}
-		defer func() { _ = root.Close() }()
+		defer func() { err = errors.Join(err, closeVolume()) }()
 		if err := fill(&upper{to: root, image: view.Root()}); err != nil {
 			return report, err
 		}
-		return layer.Write(ctx, to, runtime.Changes{Dir: vol.Path()}, limits)
+		return layer.Write(ctx, to, runtime.Changes{Dir: root.Name()}, layer.Budget{Bytes: s.Limits.LayerBytes, Entries: maxEntries})
 	})
+}
+
+// maxEntries bounds what a step copies.
+const maxEntries = 1 << 18
+
+// volume makes a directory for what a step copies, which closeVolume removes.
+func (s *stage) volume(ctx context.Context) (root *os.Root, closeVolume func() error, err error) {
+	vol, err := s.Engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: s.Limits.LayerBytes, Inodes: maxEntries})
+	if err != nil {
+		return nil, nil, err
+	}
+	if root, err = os.OpenRoot(vol.Path()); err != nil {
+		return nil, nil, errors.Join(err, vol.Close())
+	}
+	return root, func() error { return errors.Join(root.Close(), vol.Close()) }, nil
 }
 
 // upper is the upper directory of an overlay over an image.
@@ -206,11 +215,12 @@ func digestFiles(ctx context.Context, root tree, names []string) (string, error)
 				if err != nil {
 					return err
 				}
+				_, _ = fmt.Fprintf(h, "%d ", info.Size()) // so that no content reads like more files
 				_, err = io.Copy(h, f)
 				return errors.Join(err, f.Close())
 			case info.Mode()&fs.ModeSymlink != 0:
 				target, err := root.Readlink(p)
-				_, _ = io.WriteString(h, target)
+				_, _ = fmt.Fprintf(h, "%q ", target)
 				return err
 			}
 			return nil
@@ -270,6 +280,9 @@ func (u *upper) setOwner(chown, chmod string) error {
 	return nil
 }
 
+// maxWindow bounds zstd's window when reading an archive, in bytes, as zstd's own program does.
+const maxWindow = 128 << 20
+
 // unpack extracts a file to the directory at if the file is a tar archive, compressed or not, and reports whether it is. Unless
 // owned, the files belong to whom the archive names.
 func (u *upper) unpack(ctx context.Context, source tree, name, at string, owned bool) (bool, error) {
@@ -287,7 +300,7 @@ func (u *upper) unpack(ctx context.Context, source tree, name, at string, owned 
 		plain = bzip2.NewReader(compressed)
 	case bytes.HasPrefix(magic, []byte("\x28\xb5\x2f\xfd")):
 		var z *zstd.Decoder
-		if z, err = zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1)); err == nil {
+		if z, err = zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow)); err == nil {
 			defer z.Close()
 			plain = z
 		}

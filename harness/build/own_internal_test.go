@@ -3,6 +3,7 @@ package build
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
 
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
@@ -69,6 +72,11 @@ func TestUnpack(t *testing.T) {
 	plain := of(entry("d", tar.TypeDir, ""), entry("d/a", tar.TypeReg, ""), entry("./d/b", tar.TypeSymlink, "a"), entry("/d/c", tar.TypeLink, "d/a"), entry("d/a", tar.TypeReg, ""))
 	zst, err := zstd.NewWriter(nil)
 	must.Do(t, err)
+	var window strings.Builder // for which a reader takes as much memory
+	big, err := zstd.NewWriter(&window, zstd.WithWindowSize(256<<20))
+	must.Do(t, err)
+	_, err = big.Write([]byte(plain))
+	must.Do(t, errors.Join(err, big.Flush(), big.Close()))
 	for _, tt := range []struct{ name, text, want, fault string }{
 		{"plain", plain, "opt opt/d opt/d/a opt/d/b opt/d/c", ""},
 		{"bzip2", "BZh91AY&SY", "", ""},
@@ -77,6 +85,7 @@ func TestUnpack(t *testing.T) {
 		{"zeros", strings.Repeat("\x00", 1024), "", ""},
 		{"xz", "\xfd7zXZ\x00", "", "compress it with gzip"},
 		{"zstd", string(zst.EncodeAll([]byte(plain), nil)), "opt opt/d opt/d/a opt/d/b opt/d/c", ""},
+		{"zstd with a big window", window.String(), "", ""},
 		{"zstd of no archive", "\x28\xb5\x2f\xfd\x00", "", ""},
 		{"above", of(entry("../../etc/x", tar.TypeReg, "")), "opt opt/etc opt/etc/x", ""},
 		{"through its own link", of(entry("up", tar.TypeSymlink, "../etc"), entry("up/x", tar.TypeReg, "")), "etc etc/x opt opt/up", ""},
@@ -155,6 +164,37 @@ func TestArguments(t *testing.T) {
 	if _, err := r.stage(t.Context(), instructions.Stage{BaseName: "$NONE"}); !errors.As(err, new(Fault)) {
 		t.Errorf("FROM without an image: %v", err)
 	}
+	if err := s.do(t.Context(), &instructions.EnvCommand{Env: instructions.KeyValuePairs{{Key: "X", Value: "${W//1/$C}"}}}); !errors.Is(err, errUnsupported) {
+		t.Errorf("a replacement: %v", err)
+	}
+	for range 20 {
+		err = s.do(t.Context(), &instructions.EnvCommand{Env: instructions.KeyValuePairs{{Key: "W", Value: "$W$W$W$W"}}})
+	}
+	if !errors.As(err, new(Fault)) || !strings.Contains(err.Error(), "more than 67108864 bytes") {
+		t.Errorf("a variable that grows with each line: %v", err)
+	}
+}
+
+// noVolumes is an engine without room for a volume.
+type noVolumes struct{ harness.Engine }
+
+func (noVolumes) NewVolume(context.Context, runtime.VolumeConfig) (runtime.Volume, error) {
+	return nil, errors.New("no room")
+}
+
+// TestDigest: no content of a file has the digest of several files.
+func TestDigest(t *testing.T) {
+	digests := map[string]bool{}
+	for _, files := range []map[string]string{{"d/a": "A", "d/b": "B"}, {"d/a": `A"d/b" -rw-r--r-- B`}, {"d/a": `A"d/b" -rw-r--r-- 1 B`}} {
+		dir := t.TempDir()
+		filetest.Write(t, dir, files)
+		d, err := digestFiles(t.Context(), tree{Root: must.OpenRoot(t, dir)}, []string{"d"})
+		must.Do(t, err)
+		digests[d] = true
+	}
+	if len(digests) != 3 {
+		t.Errorf("%d digests", len(digests))
+	}
 }
 
 // TestRefused: what is not supported is refused by name, and a file that is ignored is not there, although others are not
@@ -162,17 +202,18 @@ func TestArguments(t *testing.T) {
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	must.Do(t, errors.Join(os.WriteFile(filepath.Join(dir, "x"), nil, 0o600), os.WriteFile(filepath.Join(dir, ".dockerignore"), []byte("*\n!src\n"), 0o600)))
-	context, err := openContext(dir, "Dockerfile")
+	files, err := openContext(dir, "Dockerfile")
 	must.Do(t, err)
 	for line, want := range map[string]string{
-		"RUN --network=none true": "RUN --network is not supported",
-		"COPY x /y":               "there is no x in the build context, or it is ignored",
+		"RUN --network=none true":               "RUN --network is not supported",
+		"RUN --mount=type=tmpfs,target=/x true": "no room", // what is mounted is in a volume, which is bounded
+		"COPY x /y":                             "there is no x in the build context, or it is ignored",
 	} {
 		parsed, err := parser.Parse(strings.NewReader("FROM b\n" + line + "\n"))
 		must.Do(t, err)
 		stages, _, err := instructions.Parse(parsed.AST, nil)
 		must.Do(t, err)
-		s := &stage{recipe: &recipe{context: context, lex: shell.NewLex('\\')}}
+		s := &stage{recipe: &recipe{Builder: Builder{Engine: noVolumes{}}, context: files, lex: shell.NewLex('\\')}}
 		if err := s.do(t.Context(), stages[0].Commands[0]); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", line, err)
 		}
