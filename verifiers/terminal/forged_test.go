@@ -182,6 +182,8 @@ func forgedWorkspaces() []forgery {
 	program("reads the memory of the checker", "import os, re\ntry:\n    for line in open(f'/proc/{os.getppid()}/maps'):\n        pass\n    with open(f'/proc/{os.getppid()}/mem', 'rb') as f:\n        print(5)\nexcept OSError:\n    print(0)", "closed")
 	program("kills the checker", "import os, signal\ntry:\n    os.kill(os.getppid(), signal.SIGKILL)\nexcept OSError:\n    pass\nprint(0)", "closed")
 	program("becomes root", "import os\ntry:\n    os.setuid(0)\n    print(open('/tests/want').read())\nexcept OSError:\n    print(0)", "closed")
+	class = "programs that fill what the checker writes to"
+	program("fills the logs", "f = open('/logs/x', 'wb')\ntry:\n    while True:\n        f.write(bytes(1 << 16))\n        f.flush()\nexcept OSError:\n    print(0)", "program")
 	class = "modules that the tests import"
 	module := func(name, text string) { program(name, text, "module") }
 	module("ends the process", "import os\nos._exit(0)")

@@ -187,9 +187,6 @@ var logName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$`)
 
 // checkerLogs returns the files in the directory of rewards by name, but for too long ones and odd names.
 func checkerLogs(logs string) []verifiers.Log {
-	if logs == "" {
-		return nil
-	}
 	root, err := openRewards(logs)
 	if err != nil {
 		return nil // the checker made none
@@ -230,13 +227,19 @@ func isRedirected(files []contrast.File) bool {
 	})
 }
 
+// rewarded reports whether there is a file of a reward in the directory that the checker saw as logsMount.
+func rewarded(logs string) bool {
+	return slices.ContainsFunc([]string{"reward.json", "reward.txt"}, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(logs, rewardDir, name))
+		return err == nil
+	})
+}
+
 // forgedExit is a success if a reward was left although the script left its reward elsewhere.
-func forgedExit(exit runtime.Exit, logs string) runtime.Exit {
+func forgedExit(exit runtime.Exit, rewarded bool) runtime.Exit {
 	exit.Reason, exit.Code, exit.Signal = runtime.Exited, 1, 0
-	for _, name := range []string{"reward.json", "reward.txt"} {
-		if _, err := os.Lstat(filepath.Join(logs, rewardDir, name)); err == nil {
-			exit.Code = 0
-		}
+	if rewarded {
+		exit.Code = 0
 	}
 	return exit
 }

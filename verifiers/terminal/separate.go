@@ -72,7 +72,7 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	}
 	kept := in.Left != nil
 	in.Image, in.Sidecars, in.Left = in.CheckerImage, nil, nil
-	v, err = staged(ctx, e, terminalCheck{scene: scene{engine: e, in: in, eval: eval, separate: true, artifacts: artifacts}, image: in.Image, capabilities: capabilities})
+	v, err = (&terminalCheck{scene: scene{engine: e, in: in, eval: eval, separate: true, artifacts: artifacts}, image: in.Image, capabilities: capabilities}).verify(ctx)
 	if err != nil {
 		return v, err
 	}

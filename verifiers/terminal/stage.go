@@ -139,25 +139,32 @@ var sitecustomize string
 //go:embed python/run-pytest.py
 var runPytest string
 
-// stage writes what the checker may see, from the pack and never the workspace, to a new directory; files
-// replace the hidden ones at the same paths. The candidate may change other assets.
-func (c *scene) stage(ctx context.Context, files []contrast.File) (string, error) {
-	dir, err := os.MkdirTemp(c.volume, "stage-")
+// stage writes what the checker may see, from the pack and never the workspace, to a new volume, which the caller
+// closes; files replace the hidden ones at the same paths. The candidate may change other assets.
+func (c *scene) stage(ctx context.Context, files []contrast.File) (runtime.Volume, error) {
+	vol, err := c.in.Stage(ctx, c.engine)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	if err := c.fill(ctx, vol.Path(), files); err != nil {
+		return nil, errors.Join(err, vol.Close())
+	}
+	return vol, nil
+}
+
+func (c *scene) fill(ctx context.Context, dir string, files []contrast.File) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { _ = root.Close() }()
 	inputs, err := workspace.PlanTestSandbox(c.in.Task, c.in.Pack)
 	if err != nil {
-		return "", err
+		return err
 	}
 	checker, err := workspace.PlanChecker(c.in.Task, c.in.Pack)
 	if err != nil {
-		return "", err
+		return err
 	}
 	for _, part := range []struct {
 		plan      workspace.Plan
@@ -176,12 +183,12 @@ func (c *scene) stage(ctx context.Context, files []contrast.File) (string, error
 			}
 		}
 		if err := p.Write(ctx, root, c.in.WorkspaceBytes); err != nil {
-			return "", err
+			return err
 		}
 	}
 	for _, name := range []string{trustedDir, checkerDir, pythonDir, paths.EvaluationInputsRoot} { // mounts need them, empty or not
 		if err := root.MkdirAll(name, 0o755); err != nil {
-			return "", err
+			return err
 		}
 	}
 	if c.testsInImage() {
@@ -192,7 +199,7 @@ func (c *scene) stage(ctx context.Context, files []contrast.File) (string, error
 		}
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	tests, stagedTests := c.tests()
 	text := strings.NewReplacer("@WORKSPACE@", c.workdir(), "@TESTS@", tests, "@TRUSTED@", strings.Join(c.sealed, ":")).Replace(sitecustomize)
@@ -206,7 +213,7 @@ func (c *scene) stage(ctx context.Context, files []contrast.File) (string, error
 	if c.eval.Checker.RunCandidate && stagedTests != "" {
 		err = errors.Join(err, root.Chmod(stagedTests, 0o700))
 	}
-	return dir, errors.Join(err, suite.SameAge(dir))
+	return errors.Join(err, suite.SameAge(dir))
 }
 
 // overwrite replaces the text of a staged file and keeps its mode.

@@ -102,7 +102,7 @@ func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input,
 	if err != nil {
 		return verifiers.Verdict{}, errors.Join(fmt.Errorf("restore the machine: %w", err), done())
 	}
-	verdict, err := staged(ctx, e, terminalCheck{scene: scene{engine: e, in: in, sealed: m.Sealed, eval: eval}, image: m.Image, capabilities: capabilities})
+	verdict, err := (&terminalCheck{scene: scene{engine: e, in: in, sealed: m.Sealed, eval: eval}, image: m.Image, capabilities: capabilities}).verify(ctx)
 	if len(m.Restored) > 0 && err == nil {
 		verdict = verdict.With("restored", m.Restored)
 	}
@@ -127,17 +127,6 @@ func needed(commands []string, p verifiers.Permissions) ([]string, *verifiers.Ve
 	return capabilities, nil
 }
 
-// staged runs the check with a volume for files that the candidate must not change.
-func staged(ctx context.Context, e verifiers.Engine, c terminalCheck) (verifiers.Verdict, error) {
-	stage, err := c.in.Stage(ctx, e)
-	if err != nil {
-		return verifiers.Verdict{}, err
-	}
-	c.volume = stage.Path()
-	verdict, err := c.verify(ctx)
-	return verdict, errors.Join(err, stage.Close())
-}
-
 // terminalCheck is one verification.
 type terminalCheck struct {
 	scene
@@ -154,7 +143,6 @@ type scene struct {
 	in        verifiers.Input
 	eval      family.TerminalEval
 	sealed    []string   // paths that nothing may change
-	volume    string     // for the directories of runs; see stage
 	separate  bool       // the image is the checker's own; of the candidate there are only
 	artifacts []artifact // these
 }
@@ -172,16 +160,17 @@ func (c *scene) tests() (inside, stagedTests string) {
 	return "", ""
 }
 
-func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
-	dir, err := c.stage(ctx, nil)
+func (c *terminalCheck) verify(ctx context.Context) (v verifiers.Verdict, err error) {
+	stage, err := c.stage(ctx, nil)
 	if err != nil {
-		return verifiers.Verdict{}, fmt.Errorf("stage the evaluation inputs: %w", err)
+		return v, fmt.Errorf("stage the evaluation inputs: %w", err)
 	}
-	if v, err := c.scriptFault(ctx, dir); err != nil || v.Status != verifiers.Passed {
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	if v, err = c.scriptFault(ctx, stage.Path()); err != nil || v.Status != verifiers.Passed {
 		return v, err
 	}
 	if c.separate {
-		return c.judge(ctx, dir)
+		return c.judge(ctx, stage.Path())
 	}
 	trusted := []string{path.Join(c.workdir(), trustedDir), paths.CheckerMount, paths.EvaluatorMount, sbenchDir}
 	left, denied, err := machine.ForgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
@@ -192,14 +181,14 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 		return verifiers.Fail("candidate_link_denied", fmt.Sprintf("%d symbolic links of the candidate lead to the checker's files, to devices, to /proc or to where a checker writes", len(denied))), nil
 	}
 	if len(left) == 0 {
-		return c.judge(ctx, dir)
+		return c.judge(ctx, stage.Path())
 	}
 	in, done, err := copied(ctx, c.engine, c.in, c.eval.Checker.RunCandidate, left)
 	if err != nil {
 		return verifiers.Verdict{}, fmt.Errorf("leave out links: %w", err)
 	}
 	c.in = in
-	v, err := c.judge(ctx, dir)
+	v, err = c.judge(ctx, stage.Path())
 	if err = errors.Join(err, done()); err == nil {
 		v = v.With("left_out", left[:min(len(left), maxLeftOut)])
 	}
@@ -227,9 +216,9 @@ func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error
 		v.Message = "the checker exited with code 0, but pytest's summary says otherwise, or there is none"
 	}
 	if c.eval.Checker.Reward {
-		v = readReward(ran.logs).verdict(ran.exit, c.in.Reference)
+		v = ran.reward.verdict(ran.exit, c.in.Reference)
 	}
-	v.Logs = checkerLogs(ran.logs)
+	v.Logs = ran.logs
 	if ran.unserved > 0 && v.Status == verifiers.Failed {
 		v.Message += fmt.Sprintf("; %d requests of the checker's sandbox were refused or failed", ran.unserved)
 		if c.in.Reference { // no other candidate may turn its failure into an error
@@ -344,13 +333,20 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, v verifiers.Verdict) 
 }
 
 // withoutCandidate runs the checker as execute does, on a workspace with nothing but the task's own files.
-func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.File) (execution, error) {
+func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.File) (ran execution, err error) {
 	without := *c
 	without.image, without.artifacts, without.in.Left = c.in.Image, nil, nil
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
-	if err == nil {
-		without.in.Candidate.Workspace, err = os.MkdirTemp(c.volume, "empty-")
+	if err != nil {
+		return ran, err
 	}
+	empty, err := c.in.Stage(ctx, c.engine)
+	if err != nil {
+		return ran, err
+	}
+	defer func() { err = errors.Join(err, empty.Close()) }()
+	without.in.Candidate.Workspace = filepath.Join(empty.Path(), restoredDir)
+	err = os.Mkdir(without.in.Candidate.Workspace, 0o777)
 	if err == nil {
 		err = os.Chmod(without.in.Candidate.Workspace, 0o777)
 	}
@@ -358,7 +354,7 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.F
 		err = plan.WriteDir(ctx, without.in.Candidate.Workspace, c.in.WorkspaceBytes)
 	}
 	if err != nil {
-		return execution{}, err
+		return ran, err
 	}
 	return without.execute(ctx, files)
 }
@@ -376,21 +372,27 @@ func (c *terminalCheck) again(ctx context.Context, left runtime.Sandbox) (err er
 // An execution is a run of the checker.
 type execution struct {
 	exit     runtime.Exit
-	logs     string // host directory that the checker saw as /logs
-	unserved int64  // requests that the proxy refused, or that failed
+	reward   reward
+	rewarded bool            // there is a file of a reward, whatever it holds
+	logs     []verifiers.Log // beside the reward
+	unserved int64           // requests that the proxy refused, or that failed
 }
 
 // execute runs the checker on a copy of the workspace, with files staged anew, so that no run can be told from another.
-// The given files replace the hidden ones at the same paths.
+// The given files replace the hidden ones at the same paths. The volume of the files is this run's: programs of the
+// candidate can fill what the checker may write to.
 func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran execution, err error) {
-	dir, err := c.stage(ctx, files)
+	stage, err := c.stage(ctx, files)
 	if err != nil {
 		return ran, err
 	}
-	if ran.logs, err = c.makeLogs(dir); err != nil {
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	dir := stage.Path()
+	logs, err := c.makeLogs(dir)
+	if err != nil {
 		return ran, err
 	}
-	mounts, err := c.mounts(dir, ran.logs)
+	mounts, err := c.mounts(dir, logs)
 	if err != nil {
 		return ran, err
 	}
@@ -423,6 +425,9 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 	}
 	cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(cfg.Mounts, access.Mounts...)
 	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
+	if logs != "" {
+		ran.reward, ran.rewarded, ran.logs = readReward(logs), rewarded(logs), checkerLogs(logs)
+	}
 	unserved, closeErr := access.Close()
 	ran.unserved = unserved
 	return ran, errors.Join(err, closeErr)
@@ -444,7 +449,7 @@ func (c *terminalCheck) services() (all []service.Service) {
 func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdict, error) {
 	s := suite.Suite{Engine: c.engine, Input: c.in, Reference: c.in.Reference}
 	all, err := c.hiddenTests(ctx, dir, &s)
-	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+	if err != nil {
 		return verifiers.Verdict{}, err
 	}
 	digests, err := c.in.Task.Digests()
@@ -487,9 +492,9 @@ func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contr
 		exit, err = runtime.Exit{Reason: runtime.Exited}, nil
 	case err != nil:
 	case c.redirected && isRedirected(files):
-		exit = forgedExit(exit, ran.logs)
+		exit = forgedExit(exit, ran.rewarded)
 	case c.eval.Checker.Reward:
-		exit = readReward(ran.logs).changed(exit)
+		exit = ran.reward.changed(exit)
 	}
 	return c.summarized(exit), err
 }
