@@ -401,6 +401,11 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 		Args: []string{"sh", trustedgit.Dest + "/prepare.sh", c.repo(), c.eval.BaseCommit},
 		Dir:  "/", Wall: c.in.Timeout, OutputBytes: c.in.OutputBytes, Env: env,
 	})
+	if foreign {
+		text, _ := os.ReadFile(filepath.Join(stage, "scratch", "applied-by"))
+		c.appliedBy = strings.TrimSpace(string(text))
+	}
+	err = errors.Join(err, os.RemoveAll(stage)) // or there may be no room for the runs that follow
 	v := verifiers.Pass()
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted):
@@ -410,10 +415,6 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 	}
 	if err != nil || v.Status != verifiers.Passed {
 		return nil, v, errors.Join(err, sandbox.Close(ctx))
-	}
-	if foreign {
-		text, _ := os.ReadFile(filepath.Join(stage, "scratch", "applied-by"))
-		c.appliedBy = strings.TrimSpace(string(text))
 	}
 	c.branches = strings.Fields(exit.Stdout.String())
 	return sandbox, v, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,7 @@ type repoWorld struct {
 	base  string
 	repo  string // on the host
 	store *contrast.Store
+	bytes int64 // of a workspace
 }
 
 // Programs that start tests as tox and as Django's manage.py do: the test image has neither.
@@ -101,7 +103,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 	image := containerdtest.WithDirectory(t, c, ref, repo, "/testbed")
 	run, _ := containerdtest.NewRun(t, c)
 	t.Cleanup(func() { must.Do(t, c.Images.Remove(context.Background(), ref)) })
-	return repoWorld{run: run, image: image, base: strings.TrimSpace(string(head)), repo: repo, store: contrast.NewStore("")}
+	return repoWorld{run: run, image: image, base: strings.TrimSpace(string(head)), repo: repo, store: contrast.NewStore(""), bytes: 256 << 20}
 }
 
 const testPatch = `diff --git a/tests/test_new.py b/tests/test_new.py
@@ -202,7 +204,7 @@ func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack,
 	t.Helper()
 	v, err := repo.Family().Verify(context.Background(), w.run, verifiers.Input{
 		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: runtime.DefaultLimits(), Calibrations: w.store,
-		Timeout: time.Minute, WorkspaceBytes: 256 << 20, OutputBytes: 1 << 20,
+		Timeout: time.Minute, WorkspaceBytes: w.bytes, OutputBytes: 1 << 20,
 	})
 	must.Do(t, err)
 	return v
@@ -342,6 +344,25 @@ func added(name string, body ...string) string {
 		text += "+" + line + "\n"
 	}
 	return text
+}
+
+// TestLargePatch: what git needs to apply a patch leaves no room taken for the runs that follow.
+func TestLargePatch(t *testing.T) {
+	w := newRepoWorld(t)
+	w.bytes = 16 << 20
+	random, lines := rand.New(rand.NewPCG(1, 2)), []string{}
+	for range 420 {
+		line := ""
+		for range 1 << 10 {
+			line += fmt.Sprintf("%013x", random.Uint64()>>12)
+		}
+		lines = append(lines, line)
+	}
+	large := added("calc/table.txt", lines...) + goldPatch
+	task, pack := w.task(t, map[string]any{"gold_patch": large})
+	if v := w.judge(t, task, pack, harness.Result{Candidate: candidate.Candidate{Patch: large}}); v.Status != verifiers.Passed {
+		t.Errorf("%s %q: %s\n%s", v.Status, v.Reason, v.Message, v.Stderr.String())
+	}
 }
 
 // TestRepoPatchRaw judges patches that did not come from a repository. Reason "" is a
