@@ -37,14 +37,8 @@ type Proc struct {
 	Stderr io.Writer
 	Term   <-chan struct{} // closed when SIGTERM is sent
 
-	sandbox    *sandbox
-	background sync.WaitGroup
-	ctx        context.Context // canceled when the process ends; passed to the functions of Go
+	sandbox *sandbox
 }
-
-// Go runs f concurrently with the program, like a background process. ctx is canceled when
-// the program has ended.
-func (p *Proc) Go(f func(ctx context.Context)) { p.background.Go(func() { f(p.ctx) }) }
 
 // Path returns the host path for the path name in the sandbox, and whether it is writable.
 func (p *Proc) Path(name string) (host string, writable bool) { return p.sandbox.path(name) }
@@ -177,7 +171,7 @@ func (s *sandbox) run(ctx context.Context, program Program, p runtime.Process) (
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	term := make(chan struct{})
-	proc := &Proc{Args: p.Args, Env: s.environment(p.Env), Dir: p.Dir, Stdin: p.Stdin, Stdout: out, Stderr: errOut, Term: term, sandbox: s, ctx: life}
+	proc := &Proc{Args: p.Args, Env: s.environment(p.Env), Dir: p.Dir, Stdin: p.Stdin, Stdout: out, Stderr: errOut, Term: term, sandbox: s}
 	done := make(chan Status, 1)
 	begun := time.Now()
 	go func() { done <- program(life, proc) }()
@@ -188,7 +182,6 @@ func (s *sandbox) run(ctx context.Context, program Program, p runtime.Process) (
 	case <-ctx.Done():
 		kill()
 		<-done
-		proc.background.Wait()
 		return runtime.Exit{}, context.Cause(ctx)
 	case <-p.Over(ctx):
 		exit.Reason, exit.Reached = runtime.WallTime, []runtime.Limit{runtime.LimitWall}
@@ -200,8 +193,6 @@ func (s *sandbox) run(ctx context.Context, program Program, p runtime.Process) (
 			st = <-done
 		}
 	}
-	kill()
-	proc.background.Wait()
 	exit.Code, exit.Signal, exit.Wall = st.Code, st.Signal, time.Since(begun)
 	if st.Signal != 0 && exit.Reason == runtime.Exited {
 		exit.Reason = runtime.Signaled
