@@ -15,6 +15,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -85,6 +86,7 @@ func TestBrokenFiles(t *testing.T) {
 		{"utf-16", "humaneval", "a.jsonl", []byte("\xff\xfe{\x00}\x00"), pack.ImportLimits{}, "a.jsonl:1: invalid JSON"},
 		{"no object", "squad", "a.json", []byte("[]"), pack.ImportLimits{}, "a.json:1: $.data: expected an array"},
 		{"malformed", "squad", "a.json", []byte("{\n\"data\": [\n}"), pack.ImportLimits{}, "a.json:3: invalid JSON"},
+		{"many problems", "humaneval", "a.jsonl", []byte(strings.Repeat("{\n", 1000)), pack.ImportLimits{}, "stopped after 20 problems"},
 		{"not a number", "swebench", "a.jsonl", []byte(`{"instance_id": NaN}`), pack.ImportLimits{}, "a.jsonl:1: invalid JSON"},
 	}
 	for _, tt := range tests {
@@ -100,13 +102,6 @@ func TestBrokenFiles(t *testing.T) {
 func flipped(b []byte, fromEnd int) []byte {
 	b[len(b)-fromEnd] ^= 0xff
 	return b
-}
-
-// TestManyProblems shows that an import gives up after some problems.
-func TestManyProblems(t *testing.T) {
-	source := filepath.Join(t.TempDir(), "a.jsonl")
-	must.Do(t, os.WriteFile(source, []byte(strings.Repeat("{\n", 1000)), 0o644))
-	failing(t, "humaneval", pack.Options{Source: source}, "stopped after 20 problems")
 }
 
 // TestSources has paths that are not a source of the format.
@@ -211,13 +206,14 @@ func TestDestination(t *testing.T) {
 	}
 }
 
-// TestFill puts rows into a directory with a manifest of its own, once.
+// TestFill puts rows into a directory with a manifest of its own. An image that the operator names is in the rows, since the
+// manifest is not changed.
 func TestFill(t *testing.T) {
 	dir := t.TempDir()
 	source, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")
 	must.Do(t, os.WriteFile(source, []byte(soundRow), 0o644))
 	must.Do(t, os.Mkdir(out, 0o755))
-	const manifest = "id: mine # kept\nversion: 7\ndefaults:\n  family: code_completion\n  environment: {image: \"x:1\"}\n"
+	const manifest = "id: mine # kept\nversion: 7\ndefaults:\n  family: code_completion\n  environment: {image: \"x@sha256:0000000000000000000000000000000000000000000000000000000000000000\"}\n"
 	filetest.Write(t, out, map[string]string{"manifest.yaml": manifest, "README.md": "read me\n"})
 	f, err := pack.Named(formats(), "humaneval")
 	must.Do(t, err)
@@ -231,31 +227,15 @@ func TestFill(t *testing.T) {
 	}
 	checkPack(t, out)
 	must.Do(t, os.MkdirAll(filepath.Join(out, "hidden/of-an-earlier-import"), 0o755))
-	if _, err = pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true}); err != nil || len(texts(readTree(t, out))) != 4 {
-		t.Errorf("a second time: %v, files %v", err, texts(readTree(t, out)))
+	report, err = pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true, Image: "sbench.local/x"})
+	files = texts(readTree(t, out))
+	if err != nil || len(files) != 4 || files["out/manifest.yaml"] != manifest || !strings.Contains(files["out/tasks.jsonl"], `"image":"sbench.local/x"`) || len(report.Notes) > 0 {
+		t.Errorf("a second time, with another image: %v, %v, files %v", err, report.Notes, files)
 	}
 	must.Do(t, os.Remove(filepath.Join(out, "provenance.json")))
 	_, err = pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})
 	if err == nil || !strings.Contains(err.Error(), "tasks.jsonl is there already, and no import made it") {
 		t.Errorf("over rows that no import made: %v", err)
-	}
-}
-
-// TestFillImage shows that an image that the operator names is in the rows, since the
-// manifest is not changed.
-func TestFillImage(t *testing.T) {
-	dir := t.TempDir()
-	source, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")
-	must.Do(t, os.WriteFile(source, []byte(soundRow), 0o644))
-	must.Do(t, os.Mkdir(out, 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(out, "manifest.yaml"), []byte("id: x\nversion: 1\ndefaults: {family: code_completion}\n"), 0o644))
-	f, err := pack.Named(formats(), "humaneval")
-	must.Do(t, err)
-	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true, Image: "sbench.local/x"})
-	must.Do(t, err)
-	row := must.Read(t, filepath.Join(out, "tasks.jsonl"))
-	if !bytes.Contains(row, []byte(`"image":"sbench.local/x"`)) || len(report.Notes) > 0 {
-		t.Errorf("%s %v", row, report.Notes)
 	}
 }
 
@@ -278,16 +258,9 @@ func TestCancelled(t *testing.T) {
 
 // TestImportedHumanEval imports the published file.
 func TestImportedHumanEval(t *testing.T) {
-	data := os.Getenv("SBENCH_DATA")
-	if data == "" {
-		data = filepath.Join("..", "..", "shared", "data")
-	}
-	source := filepath.Join(data, "humaneval", "HumanEval.jsonl.gz")
-	if _, err := os.Stat(source); err != nil {
-		if _, missing := os.Stat(data); missing == nil && os.Getenv("CI") == "true" {
-			t.Fatalf("the data directory is there, and the HumanEval problems are not: %v", err)
-		}
-		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %v", err)
+	source, err := packtest.HumanEval(t)
+	if err != nil {
+		t.Skip(err)
 	}
 	f, err := pack.Named(formats(), "humaneval")
 	must.Do(t, err)

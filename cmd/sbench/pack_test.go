@@ -3,18 +3,15 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,38 +105,6 @@ func TestPackText(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.format, func(t *testing.T) { checked(t, tt.tasks, tt.format, fixture(t, tt.fixture)) })
 	}
-}
-
-func TestPackHumanEval(t *testing.T) {
-	args, count, err := humanEval(t)
-	if err != nil {
-		t.Skip(err)
-	}
-	containerdtest.Open(t)
-	checked(t, strconv.Itoa(count), append([]string{"humaneval"}, args...)...)
-}
-
-// humanEval returns the arguments that import HumanEval, and the number of problems: every tenth, and all with
-// SBENCH_SOAK. The error says that the data are not here. In CI that is fatal if other data are.
-func humanEval(t *testing.T) (args []string, count int, err error) {
-	t.Helper()
-	dir, err := filepath.Abs(cmp.Or(os.Getenv("SBENCH_DATA"), filepath.Join("..", "..", "..", "shared", "data")))
-	must.Do(t, err)
-	source := filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz")
-	switch _, err := os.Stat(source); {
-	case err != nil && os.Getenv("CI") == "true" && isDir(dir):
-		t.Fatalf("the data directory is there, and the HumanEval problems are not: %v", err)
-	case err != nil:
-		return nil, 0, fmt.Errorf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %w", err)
-	case os.Getenv("SBENCH_SOAK") != "":
-		return []string{source}, 164, nil
-	}
-	return []string{source, "--task", "HumanEval/*0"}, 17, nil
-}
-
-func isDir(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
 }
 
 // TestPackTasks imports formats of task directories. Their solutions run in a sandbox.

@@ -5,13 +5,13 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -31,20 +31,15 @@ func (p problem) task() codeTask {
 
 func (p problem) tests() string { return p.Test + "\ncheck(" + p.Entry + ")\n" }
 
-// humanEval reads the problems from SBENCH_DATA, or from beside the repository.
+// humanEval reads the published problems.
 func humanEval(tb testing.TB) []problem {
 	tb.Helper()
-	dir := os.Getenv("SBENCH_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	f, err := os.Open(filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz"))
+	file, err := packtest.HumanEval(tb)
 	if err != nil {
-		if _, missing := os.Stat(dir); missing == nil && os.Getenv("CI") == "true" {
-			tb.Fatalf("the data directory is there, and the HumanEval problems are not: %v", err)
-		}
-		tb.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %v", err)
+		tb.Skip(err)
 	}
+	f, err := os.Open(file)
+	must.Do(tb, err)
 	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)
 	must.Do(tb, err)

@@ -2,6 +2,9 @@
 package packtest
 
 import (
+	"cmp"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -13,6 +16,26 @@ import (
 
 // Manifest is a manifest without defaults.
 const Manifest = "id: p\nversion: 1\n"
+
+// HumanEval returns the published problems' file, in the directory that SBENCH_DATA names or beside the repository. The error
+// says that it is missing. In CI it may be missing only with the whole directory.
+func HumanEval(tb testing.TB) (file string, err error) {
+	tb.Helper()
+	root := "."
+	for _, err := os.Stat("go.mod"); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
+		root = filepath.Join(root, "..")
+	}
+	dir, err := filepath.Abs(cmp.Or(os.Getenv("SBENCH_DATA"), filepath.Join(root, "../shared/data")))
+	must.Do(tb, err)
+	file = filepath.Join(dir, "humaneval/HumanEval.jsonl.gz")
+	if _, err = os.Stat(file); err != nil {
+		if _, missing := os.Stat(dir); missing == nil && os.Getenv("CI") == "true" {
+			tb.Fatalf("the data directory is there, and the HumanEval problems are not: %v", err)
+		}
+		err = fmt.Errorf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %w", err)
+	}
+	return file, err
+}
 
 // Open writes a manifest and rows into dir, and opens the pack there and all its tasks.
 func Open(tb testing.TB, dir, manifest, rows string) (*compiler.Pack, []*compiler.Task) {
