@@ -132,13 +132,6 @@ func TestNumbersForPeople(t *testing.T) {
 	must.Equal(t, want, strings.Join(got, " "))
 }
 
-// TestRead: details show the answer that the verifier read.
-func TestRead(t *testing.T) {
-	d, err := directory(t, `{"task_id": "t", "verification_status": "failed", "verifier_metadata": {"read": "A.", "rule": "announced"}}`).Detail(t.Context(), 0, 1<<20)
-	must.Do(t, err)
-	must.Equal(t, &report.Read{Text: report.Text{Head: "A."}, Rule: "announced"}, d.Read)
-}
-
 // TestKept: Missing names the part of a log that the run did not keep.
 func TestKept(t *testing.T) {
 	dir := t.TempDir()

@@ -191,13 +191,6 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-func TestSlowest(t *testing.T) {
-	r := report.Summarize([]*report.Source{source(t, small()...)}).Runs[0]
-	if len(r.Slowest) != 8 || r.Slowest[0] != (report.Slow{Index: 6, TaskID: "three", Attempt: 2, Status: "error", Total: 500, Producer: 500}) || r.Slowest[1].TaskID != "four" {
-		t.Errorf("%+v", r.Slowest)
-	}
-}
-
 // TestCompareSingle: one attempt each, so that McNemar's test applies.
 func TestCompareSingle(t *testing.T) {
 	run := func(verdicts string) (list []a) {

@@ -356,25 +356,6 @@ func TestAfterTimeout(t *testing.T) {
 	}
 }
 
-// TestLostDaemon: attempts without a daemon are errors, and after a few of them the run stops instead of
-// recording an error for every further attempt.
-func TestLostDaemon(t *testing.T) {
-	var rows []string
-	for _, id := range []string{"one", "two", "three", "four", "five", "six"} {
-		rows = append(rows, row(id, "do it right", ""))
-	}
-	cfg, e := config(t, rows...)
-	for n := 3; n < 100; n++ {
-		e.broken[n] = fmt.Errorf("create: %w", runtime.ErrUnavailable)
-	}
-	_, err := runs(context.Background(), cfg)
-	if !errors.Is(err, run.ErrInfrastructure) || !strings.Contains(err.Error(), "after 3 failures of the daemon") {
-		t.Errorf("got %v", err)
-	}
-	want := []string{"one passed", "two error producer infrastructure", "three error producer infrastructure", "four error producer infrastructure"}
-	must.Equal(t, want, outcomes(records(t, cfg)))
-}
-
 // TestInterrupted: no incomplete attempt is recorded.
 func TestInterrupted(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "hang", ""), row("three", "do it right", ""))
@@ -456,18 +437,6 @@ func nothingStarts(t *testing.T, rows []string, wants ...string) {
 	}
 }
 
-func TestRecordsAreNotOverwritten(t *testing.T) {
-	cfg, _ := config(t, row("one", "do it right", ""))
-	ran(t, cfg)
-	var problems compiler.Problems
-	if _, err := runs(context.Background(), cfg); !errors.As(err, &problems) {
-		t.Errorf("got %v", err)
-	}
-	if got := len(records(t, cfg)); got != 1 {
-		t.Errorf("%d records", got)
-	}
-}
-
 func TestVerification(t *testing.T) {
 	tests := []struct {
 		name string
@@ -504,6 +473,12 @@ func TestGivesUp(t *testing.T) {
 	}{
 		{"the same from the start", 0, always, 24, 3, "stopped after 3 tries failed in a row for the same cause: "},
 		{"retries count", 1, always, 24, 3, "stopped after 3 tries"},
+		{"no daemon", 0, func(n int) error {
+			if n <= 2 {
+				return nil
+			}
+			return fmt.Errorf("create: %w", runtime.ErrUnavailable)
+		}, 24, 4, "after 3 failures of the daemon"},
 		{"different causes", 0, func(n int) error { return fmt.Errorf("%w: %s", harness.ErrProvider, strings.Repeat("x", n)) }, 5, 5, "in 5 of 5 attempts"},
 		{"causes of the tasks' own", 0, func(int) error { return errors.New("the agent does not run in this image") }, 24, 24, "in 24 of 24 attempts"},
 		{"the provider's, with others in between", 0, func(n int) error {

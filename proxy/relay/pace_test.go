@@ -95,22 +95,25 @@ func TestPaceSlowsDown(t *testing.T) {
 	})
 }
 
-// TestProviderWait: what the provider asks one agent to wait, another waits, too, and both facts say so.
+// TestProviderWait: what the provider asks one agent to wait, another waits, too, and both facts say so. The first gets what it
+// needs to try again.
 func TestProviderWait(t *testing.T) {
 	var asked atomic.Int64
 	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if asked.Add(1) == 1 {
 			w.Header().Set("Retry-After", "1.5")
+			w.Header().Set("X-Should-Retry", "true")
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
-		_, _ = io.WriteString(w, "{}")
+		_, _ = io.WriteString(w, `{"error":{"message":"Overloaded"}}`)
 	})
 	pace := relay.NewPace(0)
 	share := func(c *relay.Config) { c.Pace = pace }
 	one, two := newRig(t, relay.Anthropic, url, share), newRig(t, relay.Anthropic, url, share)
-	if resp := one.post(messagesPath, `{"model":"m"}`); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "1.5" {
-		t.Errorf("%d, %v", resp.StatusCode, resp.Header)
+	resp := one.post(messagesPath, `{"model":"m"}`)
+	if got := text(t, resp); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "1.5" || resp.Header.Get("X-Should-Retry") != "true" || !strings.Contains(got, "Overloaded") {
+		t.Errorf("%d, %v, %s", resp.StatusCode, resp.Header, got)
 	}
 	for _, r := range []*rig{two, one} {
 		if resp := r.do(http.MethodGet, "/v1/models", ""); resp.StatusCode != http.StatusOK {
