@@ -167,23 +167,6 @@ unreachable() {
 	[ -z "$(ls -A "$dir/home/out")" ] || { say "the user cannot remove the output"; return 1; }
 }
 
-# alive prints the user's processes, of which zombies are none.
-alive() { ps -o pid=,stat=,args= -U "$user" | awk '$2 !~ /^Z/'; }
-
-gone() { [ -z "$(alive || true)" ]; } # ps fails if there is none
-
-# killed: after kill -9 of sbench nothing of the user's runs any more.
-killed() {
-	say "kill -9"
-	# shellcheck disable=SC2016 # the inner shell expands
-	as_user sh -c 'echo $$ >"$TMPDIR/pid"; exec "$@"' sh "${run[@]}" "$dir/home/out/killed" --task '*/times-out' &
-	wait_for pgrep -U "$user" -f 'sleep 600' >/dev/null || { say "the sandbox did not start"; return 1; }
-	kill -9 "$(cat "$dir/t/pid")"
-	wait_for gone || { say "still there: $(alive)"; return 1; }
-	as_user "$sbench" gc | grep -q 'removed what run' || { say "gc found nothing to remove"; return 1; }
-	[ -z "$(ls -A "$dir/run/sbench/runs")" ] || { say "gc left something"; return 1; }
-}
-
 main() {
 	[ "$(id -u)" = 0 ] || { say "for root: an ordinary user runs make test itself"; exit 1; }
 	local packages=("$@") name
@@ -214,7 +197,7 @@ main() {
 	[ "${#packages[@]}" -gt 0 ] || packages=("${default[@]}")
 	test_packages "${RUN:-.}" "${packages[@]/#/./}"
 	[ -z "${RUN:-}${BENCH:-}" ] || return 0
-	for name in doctor confined unreachable killed; do
+	for name in doctor confined unreachable; do
 		"$name"
 		event pass rootless "$name"
 	done

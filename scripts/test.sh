@@ -32,19 +32,6 @@ suite() {
 	scripts/go-test.sh -vet=off -timeout 40m -run "$(names "target == \"$target\"")" "$@" "${of[@]}"
 }
 
-# here prints what can be tested on this machine, in one line.
-here() {
-	local can="what needs no sandbox"
-	if [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then
-		can+=", sandboxes as root, sandboxes as an ordinary user"
-	elif [ "$(id -u)" != 0 ] && unshare --user --map-root-user --mount true 2>/dev/null; then
-		can+=", sandboxes as this user"
-	else
-		can+="; not sandboxes: this process may not mount, as in a container without privileges"
-	fi
-	say "test: here: $can"
-}
-
 run_test() {
 	local pure with elsewhere others images failed=0
 	scripts/base-image.sh >/dev/null & # while vet compiles
@@ -113,7 +100,6 @@ main() {
 		trap 'rm -r "$SBENCH_TEST_EVENTS"' EXIT
 		export SBENCH_TEST_EVENTS
 	fi
-	[ "${targets[0]}" != test ] || here
 	for name in "${targets[@]}"; do
 		began="$SECONDS"
 		if scripts/test.sh --one "$name"; then
