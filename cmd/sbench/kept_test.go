@@ -96,6 +96,7 @@ func told(text string) string {
 func TestKeepProcesses(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
+	slowly := strings.NewReplacer("until [ -e ready ]; do sleep 0.05; done", "true", "import http", "import time\nwhile time.process_time() < 1: pass\nimport http").Replace(served("pass"))
 	const writes = "(while :; do date > $RANDOM; done) & (trap '' TERM; while :; do date >> log; done) & "
 	own := map[string]any{"image": containerdtest.Image, "command": "grep -qx 42 /logs/artifacts/said", "collect": []any{map[string]any{"command": "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:8098/\").read().decode())' > /logs/artifacts/said"}}}
 	once := map[string]any{"source": "pytest", "path": "test_once.py"}
@@ -105,6 +106,7 @@ func TestKeepProcesses(t *testing.T) {
 		want string
 	}{
 		"solved":                       {keeping{script: served("pass")}, "passed=1"},
+		"not serving yet":              {keeping{script: slowly, checker: map[string]any{"command": ask(5), "timeout_seconds": 60}}, "passed=1"},
 		"answers once":                 {keeping{script: served("os.rename('ready', 'answered')"), checker: once}, "passed=1"},
 		"writes all the time":          {keeping{script: served("pass") + writes}, "passed=1"},
 		"nothing is left":              {keeping{script: "true"}, "verified=1 passed=0"},

@@ -67,6 +67,18 @@ func (s Stat) Number(field int) int64 {
 	return n
 }
 
+// ticks is the number of clock ticks per second in /proc/PID/stat (proc(5)): USER_HZ,
+// which is 100 on every architecture that Go supports.
+const ticks = 100
+
+// Time returns the sum of the fields with these numbers in proc(5), which are times in ticks.
+func (s Stat) Time(fields ...int) (sum time.Duration) {
+	for _, field := range fields {
+		sum += time.Duration(s.Number(field)) * time.Second / ticks
+	}
+	return sum
+}
+
 // Zombie reports whether the state is that of a zombie. If other threads of the process
 // live, that means only that its first thread has ended.
 func (s Stat) Zombie() bool { return s[0] == "Z" }

@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/limits"
 	"github.com/securebench/sbench/runtime/owner"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/task"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
@@ -218,12 +219,17 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan t
 	}
 }
 
-// keepOrKill suspends the processes that the process has left, with Config.KeepProcesses, and otherwise kills them.
+// keepOrKill suspends the processes that the process has left, with Config.KeepProcesses, once they have settled, and
+// otherwise kills them.
 // It kills them, too, if the process reached its wall time, or if they cannot be suspended.
 func (x *execution) keepOrKill(ctx context.Context, reason runtime.Reason) error {
 	if !x.cfg.KeepProcesses || reason == runtime.WallTime {
 		return x.killAll(ctx)
 	}
+	proc.Settle(ctx, func() time.Duration {
+		used, _ := x.group.Stats()
+		return used.CPU
+	})
 	freezing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezeTimeout)
 	defer cancel()
 	err := x.group.Freeze(freezing, true)

@@ -4,6 +4,7 @@ package service
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // Name is the name under which sbench's program starts services in a sandbox; see [Inside].
@@ -32,7 +34,7 @@ const defaultWait = time.Minute // Service.Wait
 // A Service is a process that runs until its sandbox ends, without input and output.
 type Service struct {
 	Args  []string      `json:"args"`
-	Ready []string      `json:"ready"` // succeeds as soon as the service can be used; empty for none
+	Ready []string      `json:"ready"` // succeeds as soon as the service can be used; without one, the service is ready when it has settled
 	Wait  time.Duration `json:"wait"`  // until it is ready; 0 means a minute
 	Once  bool          `json:"once"`  // it has to end, with success, before what follows starts
 }
@@ -102,6 +104,7 @@ func (s Service) start() error {
 		return fmt.Errorf("service: %w", err)
 	}
 	if len(s.Ready) == 0 {
+		proc.Settle(context.Background(), proc.Used)
 		return nil
 	}
 	wait := cmp.Or(s.Wait, defaultWait)

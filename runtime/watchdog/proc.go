@@ -27,10 +27,6 @@ type process struct {
 	cpu     time.Duration
 }
 
-// ticks is the number of clock ticks per second in /proc/PID/stat (proc(5)): USER_HZ,
-// which is 100 on every architecture that Go supports.
-const ticks = 100
-
 // processes reads all processes, including dead ones, in the PID namespaces that are wanted. It
 // lists all before reading the first, so that processes that end meanwhile count, too.
 func processes(wanted func(space string) bool) (map[string][]process, error) {
@@ -55,7 +51,7 @@ func readProcess(pid int) process {
 	if err != nil {
 		return process{pid: pid, dead: true, threads: 1}
 	}
-	p := process{pid: pid, dead: s.Ended(), threads: max(s.Number(20), 1), cpu: time.Duration(s.Number(14)+s.Number(15)) * time.Second / ticks}
+	p := process{pid: pid, dead: s.Ended(), threads: max(s.Number(20), 1), cpu: s.Time(14, 15)}
 	// More exact than stat, but only for the first thread.
 	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)); err == nil {
 		first, _, _ := strings.Cut(string(text), " ")

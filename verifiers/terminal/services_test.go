@@ -18,6 +18,7 @@ func TestServices(t *testing.T) {
 		ask   = "python3 -c \"import urllib.request; assert urllib.request.urlopen('http://127.0.0.1:8080/answer.txt').read() == b'44\\n'\""
 		start = "printf 'import http.server\\nhttp.server.ThreadingHTTPServer((\"127.0.0.1\", 8080), http.server.SimpleHTTPRequestHandler).serve_forever()\\n' > serve.py; "
 	)
+	const slow = "python3 -c 'while __import__(\"time\").process_time() < 1: pass'; "
 	service := func(command string, seconds float64) map[string]any {
 		return map[string]any{"command": command, "ready": ready, "timeout_seconds": seconds}
 	}
@@ -31,6 +32,7 @@ func TestServices(t *testing.T) {
 		{"never ready", solve, "checker_failed", map[string]any{"checker": checker, "services": []any{service(serve, 1)}}},
 		{"in order", start + solve, "", map[string]any{"checker": checker, "services": []any{map[string]any{"command": []string{"touch", "first"}, "ready": "test -e first"}, service("test -e first && "+serve, 20)}}},
 		{"what the agent left running is dead", start + solve + "; (" + serve + ") >/dev/null 2>&1 &", "checker_failed", map[string]any{"checker": checker}},
+		{"as soon as it has settled", start + solve, "", map[string]any{"checker": checker, "services": []any{map[string]any{"command": slow + serve}}}},
 		{"as many as wanted", start + solve, "", map[string]any{"checker": map[string]any{"command": "sleep 0.2; " + ask}, "services": []any{map[string]any{"command": "sleep 1000"}, service(serve, 60)}}},
 	}
 	for _, tt := range tests {
