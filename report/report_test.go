@@ -125,6 +125,8 @@ func TestNumbers(t *testing.T) {
 	must.Equal(t, at, r.PassAtK)
 	must.Equal(t, all, r.PassAllK)
 	must.Equal(t, proxy.Usage{Input: 28300, Cached: 14150, Output: 2830}, r.Spent)
+	must.Equal(t, report.Counts{Tasks: 2, Attempts: 4, Passed: 1, Failed: 1, Pending: 1, Errors: 1}, r.ByFamily[1].Counts)
+	must.Equal(t, report.Counts{Tasks: 1, Attempts: 2, Passed: 1, Pending: 1}, r.ByCategory[0].Counts) // of tasks without a category
 }
 
 // TestInterval: the report shows the wider of two intervals.
@@ -142,38 +144,6 @@ func TestInterval(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-}
-
-func TestGroups(t *testing.T) {
-	r := report.Summarize([]*report.Source{source(t, small()...)}).Runs[0]
-	type group struct {
-		Name           string
-		Passed, Scored int
-		Counts         report.Counts
-	}
-	plain := func(list []report.Group) (all []group) {
-		for _, g := range list {
-			all = append(all, group{g.Name, g.Accuracy.Passed, g.Accuracy.Scored, g.Counts})
-		}
-		return all
-	}
-	families := []group{
-		{"code_completion", 3, 4, report.Counts{Tasks: 2, Attempts: 4, Passed: 3, Failed: 1}},
-		{"terminal_task", 1, 2, report.Counts{Tasks: 2, Attempts: 4, Passed: 1, Failed: 1, Pending: 1, Errors: 1}},
-	}
-	categories := []group{
-		{"", 1, 1, report.Counts{Tasks: 1, Attempts: 2, Passed: 1, Pending: 1}},
-		{"x", 2, 3, report.Counts{Tasks: 2, Attempts: 4, Passed: 2, Failed: 1, Errors: 1}},
-		{"y", 1, 2, report.Counts{Tasks: 1, Attempts: 2, Passed: 1, Failed: 1}},
-	}
-	outcomes := []report.Outcome{
-		{Status: "passed", Count: 4}, {Status: "failed", Reason: "checker_failed", Count: 1, Task: "three", Attempt: 1, Index: 2},
-		{Status: "failed", Reason: "tests_failed", Count: 1, Task: "two", Attempt: 2, Index: 5},
-		{Status: "pending", Reason: "no_verifier", Count: 1, Task: "four", Attempt: 1, Index: 3}, {Status: "error", Reason: "infrastructure", Count: 1, Task: "three", Attempt: 2, Index: 6},
-	}
-	must.Equal(t, families, plain(r.ByFamily))
-	must.Equal(t, categories, plain(r.ByCategory))
-	must.Equal(t, outcomes, r.Outcomes)
 }
 
 // TestDistributions: distributions leave out errors, and unknown values do not count as zero.

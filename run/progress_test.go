@@ -19,11 +19,6 @@ import (
 // TestProgressSchema: what runs report fits docs/schemas/progress.schema.json, which has all
 // kinds of events and all fields. docs/design/progress.md has the kinds of events.
 func TestProgressSchema(t *testing.T) {
-	read := func(name string) []byte {
-		t.Helper()
-		text := must.Read(t, name)
-		return text
-	}
 	decode := func(text []byte) (v map[string]any) {
 		t.Helper()
 		decoder := json.NewDecoder(bytes.NewReader(text))
@@ -34,11 +29,11 @@ func TestProgressSchema(t *testing.T) {
 	const schemaFile = "../docs/schemas/progress.schema.json"
 	valid, err := jsonschema.NewCompiler().Compile(schemaFile)
 	must.Do(t, err)
-	schema := decode(read(schemaFile))
-	page := string(read("../docs/design/progress.md"))
+	schema := decode(must.Read(t, schemaFile))
+	page := string(must.Read(t, "../docs/design/progress.md"))
 	properties := schema["properties"].(map[string]any)
 	kinds := properties["event"].(map[string]any)["enum"].([]any)
-	for _, kind := range regexp.MustCompile(`Kind += "(\w+)"`).FindAllStringSubmatch(string(read("event.go")), -1) {
+	for _, kind := range regexp.MustCompile(`Kind += "(\w+)"`).FindAllStringSubmatch(string(must.Read(t, "event.go")), -1) {
 		if !slices.Contains(kinds, any(kind[1])) || !strings.Contains(page, "`"+kind[1]+"`") {
 			t.Errorf("the schema or docs/design/progress.md lacks the event %s", kind[1])
 		}

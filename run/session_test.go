@@ -57,27 +57,6 @@ func TestRetry(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestAttempts: each attempt has a record, a workspace and a number.
-func TestAttempts(t *testing.T) {
-	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
-	cfg.Attempts, cfg.Jobs = 3, 4
-	summary, err := runs(context.Background(), cfg)
-	if err != nil || summary.Total != 6 || summary.Passed != 3 {
-		t.Errorf("%+v, %v", summary, err)
-	}
-	seen, places := map[string]bool{}, map[string]bool{}
-	for _, r := range records(t, cfg) {
-		seen[fmt.Sprint(r.TaskID, r.Attempt)] = true
-		places[*r.CandidateWorkspace] = true
-	}
-	if len(seen) != 6 || len(places) != 6 {
-		t.Errorf("attempts %v in %v", seen, places)
-	}
-	if v := verified(t, cfg.Output); !v.Sealed || v.Records != 6 {
-		t.Errorf("%+v", v)
-	}
-}
-
 // TestResume: what was measured from the same inputs stays. Errors, and what has changed,
 // run again.
 func TestResume(t *testing.T) {

@@ -205,23 +205,14 @@ func TestPlanChecker(t *testing.T) {
 	files["hidden/a/tests/conftest.py"] = ""
 	for _, path := range []string{"a/tests/test_a.py", "a/tests"} {
 		t.Run(path, func(t *testing.T) {
-			row := `{"id":"a","input":{"instructions":"do it"},"eval":{"checker":{"source":"pytest","path":"` + path + `"}}}`
-			testPlanChecker(t, row, files)
+			pack, task := openPack(t, terminalManifest, `{"id":"a","input":{"instructions":"do it"},"eval":{"checker":{"source":"pytest","path":"`+path+`"}}}`, files)
+			plan, err := workspace.PlanChecker(task, pack)
+			must.Do(t, err)
+			dir := tempDir(t)
+			must.Do(t, plan.Write(t.Context(), must.OpenRoot(t, dir), 0))
+			must.Equal(t, "0444 conftest.py \"\"\n0444 test_a.py \"def test(): pass\\n\"\n", list(t, dir))
 		})
 	}
-}
-
-func testPlanChecker(t *testing.T, row string, files map[string]string) {
-	t.Helper()
-	pack, task := openPack(t, terminalManifest, row, files)
-	plan, err := workspace.PlanChecker(task, pack)
-	must.Do(t, err)
-	dir := tempDir(t)
-	must.Do(t, plan.Write(t.Context(), must.OpenRoot(t, dir), 0))
-	want := `0444 conftest.py ""
-0444 test_a.py "def test(): pass\n"
-`
-	must.Equal(t, want, list(t, dir))
 }
 
 func TestPlanRefuses(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -263,20 +262,6 @@ func processorTime(t *testing.T) time.Duration {
 	var used unix.Rusage
 	must.Do(t, unix.Getrusage(unix.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
-
-// TestDigits: Unicode has decimal digits in runs of ten, as unifyRune relies on.
-func TestDigits(t *testing.T) {
-	for _, r := range unicode.Nd.R16 {
-		if r.Stride != 1 || (r.Hi-r.Lo+1)%10 != 0 {
-			t.Errorf("digits %x to %x are no runs of ten", r.Lo, r.Hi)
-		}
-	}
-	for _, r := range unicode.Nd.R32 {
-		if r.Stride != 1 || (r.Hi-r.Lo+1)%10 != 0 {
-			t.Errorf("digits %x to %x are no runs of ten", r.Lo, r.Hi)
-		}
-	}
 }
 
 // FuzzJudge: nothing panics, and another answer announced last does not pass.
