@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -94,6 +95,29 @@ type harborContainer struct {
 	// How long a build may take is up to the operator.
 	BuildTimeout any `toml:"build_timeout_sec"`
 }
+
+// A harborSize is a limit in bytes: KEY_mb or, in the older form, the text of KEY, such as "2G".
+type harborSize struct {
+	key  string
+	mb   *int64
+	text string
+}
+
+func (c *harborContainer) memory() harborSize  { return harborSize{"memory", c.MemoryMB, c.Memory} }
+func (c *harborContainer) storage() harborSize { return harborSize{"storage", c.StorageMB, c.Storage} }
+
+// megabytes returns nil if there is no limit, or none that can be read.
+func (s harborSize) megabytes() *int64 {
+	m := olderSize.FindStringSubmatch(s.text)
+	if s.mb != nil || m == nil {
+		return s.mb
+	}
+	n, _ := strconv.ParseFloat(m[1], 64)
+	return new(int64(n * map[string]float64{"G": 1024, "M": 1, "K": 1.0 / 1024}[strings.ToUpper(m[2])]))
+}
+
+// olderSize matches a size in the older form.
+var olderSize = regexp.MustCompile(`^\s*(\d{1,8}(?:\.\d{1,8})?)\s*([GMKgmk])[Bb]?\s*$`)
 
 type harborHealthCheck struct {
 	Command       string   `toml:"command"`
@@ -291,8 +315,11 @@ func (spec harborTask) check(t *task) {
 		t.refuse(e.Skills != "", "put what the agent has to know into the instruction, and leave the key out", "%s.skills_dir is not supported", at)
 		modes = append(modes, e.Network)
 		limits[at+".cpus"] = e.CPUs
-		for key, mb := range map[string]*int64{"memory_mb": e.MemoryMB, "storage_mb": e.StorageMB} {
-			t.refuse(mb != nil && (*mb <= 0 || *mb > 1<<32), "megabytes, at least 1", "%s.%s is %d", at, key, *cmp.Or(mb, new(int64)))
+		for _, size := range []harborSize{e.memory(), e.storage()} {
+			mb := size.megabytes()
+			t.refuse(size.mb != nil && size.text != "", "leave one of them out", "%s.%s and %s_mb are both there", at, size.key, size.key)
+			t.refuse(size.mb != nil && (*mb <= 0 || *mb > 1<<32), "megabytes, at least 1", "%s.%s_mb is %d", at, size.key, *cmp.Or(mb, new(int64)))
+			t.refuse(size.mb == nil && size.text != "" && mb == nil, `write "512M" or "2G"`, "%s.%s is %q", at, size.key, size.text)
 		}
 	}
 	t.refuse(len(v.Collect) > 0 && !spec.separate(), `write the commands into tests/test.sh, or environment_mode = "separate"`, "verifier.collect is not supported for a verifier in the task's own environment")
@@ -414,15 +441,15 @@ func instructionOf(t *task, name string) string {
 // environment returns the row's environment. If the verifier has limits of its own, both sandboxes get the larger limits.
 func (spec harborTask) environment() map[string]any {
 	e := spec.Environment
+	memory, disk := e.memory().megabytes(), e.storage().megabytes()
 	if own := spec.Verifier.Environment; own != nil {
-		e.CPUs, e.MemoryMB, e.StorageMB = larger(e.CPUs, own.CPUs), larger(e.MemoryMB, own.MemoryMB), larger(e.StorageMB, own.StorageMB)
-		e.Memory, e.Storage = cmp.Or(e.Memory, own.Memory), cmp.Or(e.Storage, own.Storage)
+		e.CPUs, memory, disk = larger(e.CPUs, own.CPUs), larger(memory, own.memory().megabytes()), larger(disk, own.storage().megabytes())
 	}
-	size := func(mb *int64, text string) string {
-		if mb != nil {
-			return fmt.Sprintf("%dm", *mb)
+	size := func(mb *int64) string {
+		if mb == nil {
+			return ""
 		}
-		return text
+		return fmt.Sprintf("%dm", *mb)
 	}
 	network := ""
 	if cmp.Or(networkMode(spec.Agent.Network, spec.Agent.Hosts), e.network()) == noNetwork {
@@ -430,7 +457,7 @@ func (spec harborTask) environment() map[string]any {
 	}
 	return given(map[string]any{
 		"timeout_seconds": spec.Agent.Timeout, "image": e.Image, "workdir": e.Workdir, "user": userOf(spec.Agent.User), "env": e.Env, "network": network,
-		"resources":  given(map[string]any{"cpus": e.CPUs, "memory": size(e.MemoryMB, e.Memory), "disk": size(e.StorageMB, e.Storage)}),
+		"resources":  given(map[string]any{"cpus": e.CPUs, "memory": size(memory), "disk": size(disk)}),
 		"entrypoint": e.HealthCheck.entrypoint(),
 	})
 }
