@@ -3,7 +3,6 @@ package oci
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -20,17 +19,13 @@ const (
 
 // check returns which limits are missing or out of bounds. No value is invented for them.
 func (l Limits) check() error {
-	var errs []error
-	need := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+	var faults faults
+	need := faults.need
 	if l.WithoutCgroup {
 		need(l.Cgroup == "" && l.Memory == 0 && l.Pids == 0 && l.CPUs == 0, "WithoutCgroup together with a cgroup or limits")
 		need(l.Processes > 0, "RLIMIT_NPROC: 0 is below 1")
 		need(l.Data >= minData, "RLIMIT_DATA: %d is below %d", l.Data, minData)
-		return errors.Join(errs...)
+		return errors.Join(faults...)
 	}
 	need(cleanAbs(l.Cgroup) && l.Cgroup != "/", "cgroup %q is not a clean absolute path below the root", l.Cgroup)
 	need(l.Memory >= minMemory && l.Memory <= maxMemory, "memory limit of %d bytes is not between %d and %d", l.Memory, minMemory, int64(maxMemory))
@@ -41,7 +36,7 @@ func (l Limits) check() error {
 		need(l.CPUs >= minCPUs && l.CPUs <= maxCPUs, "CPU limit of %v cores is not between %v and %v", l.CPUs, minCPUs, maxCPUs)
 	}
 	need(l.Processes == 0 && l.Data == 0, "limits of single processes together with a cgroup")
-	return errors.Join(errs...)
+	return errors.Join(faults...)
 }
 
 // resources returns what the control group bounds.

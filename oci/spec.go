@@ -65,14 +65,20 @@ func New(c Config) (*specs.Spec, error) {
 	return s, nil
 }
 
+// faults are what is wrong with a Config.
+type faults []error
+
+// need adds a fault unless ok.
+func (f *faults) need(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
 // check returns what is wrong with the fields that other methods do not check.
 func (c Config) check() error {
-	var errs []error
-	need := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+	var faults faults
+	need := faults.need
 	need(cleanAbs(c.Rootfs), "rootfs %q is not a clean absolute path", c.Rootfs)
 	need(len(c.Args) > 0 && c.Args[0] != "", "arguments: the command is empty")
 	for i, a := range c.Args {
@@ -100,7 +106,7 @@ func (c Config) check() error {
 		need(cleanAbs(p) && p != "/", "read-only path %q is not a clean absolute path below the root", p)
 	}
 	need(c.Files >= 16, "RLIMIT_NOFILE: %d is below 16", c.Files)
-	return errors.Join(errs...)
+	return errors.Join(faults...)
 }
 
 // env returns the environment, in which only the last entry with a name is left.
@@ -140,18 +146,14 @@ func (c Config) mounts() ([]specs.Mount, error) {
 	all := []specs.Mount{proc, dev,
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=" + strconv.Itoa(maxTerminals)}},
 	}
-	var errs []error
-	if c.Devices != "" && !cleanAbs(c.Devices) {
-		errs = append(errs, fmt.Errorf("devices in %q, which is not a clean absolute path", c.Devices))
-	}
+	var faults faults
+	faults.need(c.Devices == "" || cleanAbs(c.Devices), "devices in %q, which is not a clean absolute path", c.Devices)
 	add := func(m specs.Mount) {
-		errs = append(errs, checkDestination(m.Destination, all))
+		faults = append(faults, checkDestination(m.Destination, all))
 		all = append(all, m)
 	}
 	tmpfs := func(dest string, bytes, inodes int64, flags ...string) {
-		if bytes < 4*kib || inodes < 2 {
-			errs = append(errs, fmt.Errorf("tmpfs %q: %d bytes and %d inodes are no usable size", dest, bytes, inodes))
-		}
+		faults.need(bytes >= 4*kib && inodes >= 2, "tmpfs %q: %d bytes and %d inodes are no usable size", dest, bytes, inodes)
 		add(specs.Mount{Destination: dest, Type: "tmpfs", Source: "tmpfs", Options: append(flags, sized(bytes, inodes, 0o1777)...)})
 	}
 	if c.SharedMemory != 0 {
@@ -161,16 +163,14 @@ func (c Config) mounts() ([]specs.Mount, error) {
 		tmpfs(t.Dest, t.Bytes, t.Inodes, "nosuid", "nodev")
 	}
 	for _, b := range c.Binds {
-		if !cleanAbs(b.Source) {
-			errs = append(errs, fmt.Errorf("bind source %q is not a clean absolute path", b.Source))
-		}
+		faults.need(cleanAbs(b.Source), "bind source %q is not a clean absolute path", b.Source)
 		mode := "ro"
 		if b.Writable {
 			mode = "rw"
 		}
 		add(specs.Mount{Destination: b.Dest, Type: "bind", Source: b.Source, Options: []string{"bind", "private", "nosuid", "nodev", mode}})
 	}
-	return all, errors.Join(errs...)
+	return all, errors.Join(faults...)
 }
 
 // checkDestination refuses destinations that would hide the specification's own mounts, or another one.

@@ -140,26 +140,25 @@ func (x *exchange) prepare() error {
 }
 
 func (x *exchange) inspect() error {
-	cfg := x.relay.cfg
-	if err := x.relay.allowance.spend(func() int64 { return 0 }); err != nil { // refuse before reading the body
-		return err
+	cfg, allowance := x.relay.cfg, &x.relay.allowance
+	if allowance.usedUp() { // refuse before reading the body
+		return errTooMuch
 	}
 	raw, err := x.read()
 	if err != nil {
 		return err
 	}
 	x.entry.Up = int64(len(raw))
-	var found request.Checked
-	refused := x.relay.allowance.spend(func() int64 {
-		found, err = x.route.body.Check(raw, request.Options{
-			Model: cfg.Model, InPath: x.route.model != "", Stream: x.route.stream, Allow: cfg.AllowExternalTools, Refuse: cfg.RefuseExternalTools,
-			NoCache: cfg.NoPromptCache,
-		})
-		return found.Work
-	})
-	if refused != nil { // meanwhile, other requests used up the allowance
-		return refused
+	allowance.Lock()
+	defer allowance.Unlock()
+	if allowance.usedUp() { // meanwhile, by other requests
+		return errTooMuch
 	}
+	found, err := x.route.body.Check(raw, request.Options{
+		Model: cfg.Model, InPath: x.route.model != "", Stream: x.route.stream, Allow: cfg.AllowExternalTools, Refuse: cfg.RefuseExternalTools,
+		NoCache: cfg.NoPromptCache,
+	})
+	allowance.spend(found.Work)
 	x.body, x.bounds = found.Body, bounds{input: int64(len(raw)), output: found.Output, more: found.More}
 	x.entry.Model, x.entry.Stream, x.hide = found.Model, found.Stream, found.HideUsage
 	x.entry.Stripped = found.Removed
