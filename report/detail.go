@@ -301,16 +301,16 @@ func facts(rec record.Record) [][2]string {
 	p, h := rec.Provenance, rec.Provenance.Host
 	list := [][2]string{
 		{"assurance", string(rec.PassAssurance())}, {"doubtful", map[bool]string{true: "it passes some tests that expect something wrong"}[rec.Doubtful()]}, {"run", rec.RunID}, {"benchmark", rec.BenchmarkID}, {"started", stamp(rec.StartedAt)}, {"ended", stamp(rec.EndedAt)},
-		{"sbench", join(p.Sbench.Version, p.Sbench.Commit)}, {"harness", join(p.Harness.Type, p.Harness.Version)}, {"harness configuration", p.Harness.Config},
+		{"sbench", Words(p.Sbench.Version, p.Sbench.Commit)}, {"harness", Words(p.Harness.Type, p.Harness.Version)}, {"harness configuration", p.Harness.Config},
 		{"image", rec.Image}, {"image digest", rec.ImageID}, {"pack manifest", p.Pack.Manifest}, {"row", p.Row}, {"evaluation", p.Evaluation}, {"assets", p.Assets},
 		{"inputs", p.Inputs}, {"candidate", rec.CandidateDigest}, {"egress log", rec.EgressDigest},
-		{"containerd", h.Containerd}, {"runtime", h.Runtime}, {"kernel", join(h.OS, h.Arch, h.Kernel, h.Cgroups)},
+		{"containerd", h.Containerd}, {"runtime", h.Runtime}, {"kernel", Words(h.OS, h.Arch, h.Kernel, h.Cgroups)},
 		{"isolation", string(p.Policy.Isolation)}, {"user namespace", h.UserNamespace},
 		{"limits not enforced", strings.Join(slices.Concat(rec.Degraded, p.Policy.Degraded), ", ")},
 		{"line before", rec.Previous}, {"this line", rec.Digest},
 	}
 	if a := rec.Agent; a != nil {
-		list = append(list, [2]string{"agent", join(a.Name, a.Version, a.Model)}, [2]string{"agent package", join(a.Package, a.Digest)})
+		list = append(list, [2]string{"agent", Words(a.Name, a.Version, a.Model)}, [2]string{"agent package", Words(a.Package, a.Digest)})
 	}
 	if f := rec.ProducerFailure; f != nil {
 		list = append(list, [2]string{"the harness ended", f.Reason + ": " + f.Message})

@@ -255,7 +255,7 @@ func summarise(rec record.Record) Attempt {
 		a.Tokens = &proxy.Usage{Input: max(0, u.Input), Cached: max(0, u.Cached), Output: max(0, u.Output), Reasoning: max(0, u.Reasoning), Estimated: u.Estimated}
 	}
 	if rec.Agent != nil {
-		a.Agent = join(rec.Agent.Name, rec.Agent.Version, rec.Agent.Model)
+		a.Agent = Words(rec.Agent.Name, rec.Agent.Version, rec.Agent.Model)
 	}
 	for _, name := range []*string{&a.Task, &a.Benchmark, &a.Family, &a.Category, &a.Phase, &a.Reason, &a.Message, &a.Agent, &a.Isolation} {
 		*name = strings.Clone(cutText(*name, maxName).Head)
@@ -268,7 +268,8 @@ func number(v any) float64 {
 	return f
 }
 
-func join(words ...string) string {
+// Words joins words by spaces, without the empty ones.
+func Words(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 

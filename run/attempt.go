@@ -228,24 +228,28 @@ func (a attempt) storeWorkspace(ctx context.Context, c candidate.Candidate, rec 
 		rec.Fail(candidate.Failure{Reason: "candidate_unreadable", Phase: "extraction", Message: err.Error()})
 		return nil
 	}
-	if err == nil {
-		err = a.removeWorkspace(record.WorkspacesDir)
-	}
 	if err != nil {
 		return err
 	}
 	if changed > 0 {
 		rec.ProducerMetadata["redacted_entries"] = changed
 	}
-	from, to := path.Join(unjudgedDir, a.workspaceName()), path.Join(record.WorkspacesDir, a.workspaceName())
-	for suffix, digest := range map[string]string{workspace.AttributesSuffix: c.Attributes, layer.Suffix: c.Layer} {
+	to, err := a.moveWorkspace(c, record.WorkspacesDir)
+	rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = &to, c.Digest, c.Attributes, c.Layer
+	rec.Workdir = a.task.Environment().Workdir
+	return err
+}
+
+// moveWorkspace moves the unjudged workspace of c, and what belongs to it, to the directory dir. It returns its new path.
+func (a attempt) moveWorkspace(c candidate.Candidate, dir string) (to string, err error) {
+	from, to := path.Join(unjudgedDir, a.workspaceName()), path.Join(dir, a.workspaceName())
+	err = errors.Join(a.removeWorkspace(dir), a.out.MkdirAll(dir, 0o755))
+	for suffix, digest := range map[string]string{"": c.Digest, workspace.AttributesSuffix: c.Attributes, layer.Suffix: c.Layer} {
 		if digest != "" {
 			err = errors.Join(err, a.out.Rename(from+suffix, to+suffix))
 		}
 	}
-	rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = &to, c.Digest, c.Attributes, c.Layer
-	rec.Workdir = a.task.Environment().Workdir
-	return errors.Join(err, a.out.Rename(from, to))
+	return to, err
 }
 
 // openTrace stores an agent's prompt and the tester's own descriptor, and sends the request's events to the

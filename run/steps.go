@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"path/filepath"
 
 	"github.com/securebench/sbench/candidate"
-	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/steps"
-	"github.com/securebench/sbench/workspace"
 )
 
 // beforeDir holds what a step left while the next one begins with it.
@@ -25,9 +22,11 @@ func (a attempt) steps(ctx, producing context.Context, rec *record.Record) (left
 	var rewards []map[string]float64 // of the steps that were made
 	for i, step := range a.task.Steps() {
 		if i > 0 {
-			if err := a.setAside(&left); err != nil {
+			aside, err := a.moveWorkspace(left, beforeDir)
+			if err != nil {
 				return left, err
 			}
+			left.Workspace = filepath.Join(a.cfg.Output, aside)
 			a.before = new(left)
 		}
 		a.part, a.log.Step = step, fmt.Sprintf("%s%d", record.StepPrefix, i+1)
@@ -45,17 +44,4 @@ func (a attempt) steps(ctx, producing context.Context, rec *record.Record) (left
 	a.log.Step = ""
 	steps.Sum(rec, a.task.Steps(), rewards, missed)
 	return left, nil
-}
-
-// setAside moves what a step left to beforeDir.
-func (a attempt) setAside(left *candidate.Candidate) error {
-	err := errors.Join(a.removeWorkspace(beforeDir), a.out.MkdirAll(beforeDir, 0o755))
-	from, to := path.Join(unjudgedDir, a.workspaceName()), path.Join(beforeDir, a.workspaceName())
-	for suffix, digest := range map[string]string{"": left.Digest, workspace.AttributesSuffix: left.Attributes, layer.Suffix: left.Layer} {
-		if digest != "" {
-			err = errors.Join(err, a.out.Rename(from+suffix, to+suffix))
-		}
-	}
-	left.Workspace = filepath.Join(a.cfg.Output, to)
-	return err
 }

@@ -113,13 +113,9 @@ func (cmd *jobKubernetesCmd) Run(a *app) error {
 		return marked(errUsage, err)
 	}
 	job.Command = cmd.command("sbench", job.Tester(), job.Output(), source.settings)
-	objects, err := job.Objects()
+	text, err := job.YAML()
 	if err != nil {
 		return marked(errUsage, err)
-	}
-	text, err := objects.YAML()
-	if err != nil {
-		return err
 	}
 	if len(job.Keys) > 0 {
 		err = a.printf("# First: kubectl create secret generic %s --from-env-file=FILE, with %s\n", job.KeysName(), strings.Join(job.Keys, ", "))

@@ -331,18 +331,12 @@ func (s *stage) set(name, value string) {
 
 // describe carries out instructions that change no file and do not affect later steps.
 func (s *stage) describe(c instructions.Command) error {
-	command := func(line instructions.ShellDependantCmdLine) []string {
-		if line.PrependShell {
-			return append(slices.Clone(s.shell), strings.Join(line.CmdLine, " "))
-		}
-		return line.CmdLine
-	}
 	switch c := c.(type) {
 	case *instructions.CmdCommand:
-		args := command(c.ShellDependantCmdLine)
+		args := s.arguments(c.ShellDependantCmdLine)
 		s.change(func(config *ocispec.ImageConfig) { config.Cmd = args })
 	case *instructions.EntrypointCommand:
-		args := command(c.ShellDependantCmdLine)
+		args := s.arguments(c.ShellDependantCmdLine)
 		s.change(func(config *ocispec.ImageConfig) { config.Entrypoint, config.Cmd = args, nil })
 	case *instructions.LabelCommand:
 		s.change(func(config *ocispec.ImageConfig) {
@@ -382,11 +376,15 @@ func (s *stage) run(ctx context.Context, c *instructions.RunCommand) (err error)
 			return err
 		}
 	}
-	args := c.CmdLine
-	if c.PrependShell {
-		args = append(slices.Clone(s.shell), lineOf(c))
+	return s.command(ctx, c.String(), s.arguments(c.ShellDependantCmdLine), s.variables(), mounted)
+}
+
+// arguments returns a line's own arguments or, if it is written for a shell, the shell's.
+func (s *stage) arguments(c instructions.ShellDependantCmdLine) []string {
+	if !c.PrependShell {
+		return c.CmdLine
 	}
-	return s.command(ctx, c.String(), args, s.variables(), mounted)
+	return append(slices.Clone(s.shell), lineOf(c))
 }
 
 // mounts are what a RUN mounts.
@@ -441,8 +439,8 @@ func (s *stage) bind(ctx context.Context, m *instructions.Mount, u *upper, to st
 	return content, err
 }
 
-// lineOf returns the shell's line of a RUN. A here-document that is the whole of it is the script itself, which no command reads.
-func lineOf(c *instructions.RunCommand) string {
+// lineOf returns the line that a shell gets. A here-document that is the whole of it is the script itself, which no command reads.
+func lineOf(c instructions.ShellDependantCmdLine) string {
 	line := strings.Join(c.CmdLine, " ")
 	if len(c.Files) == 0 || parser.MustParseHeredoc(line) == nil {
 		for _, f := range c.Files { // the shell reads them

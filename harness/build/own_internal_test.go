@@ -136,7 +136,7 @@ func TestHereDocument(t *testing.T) {
 		must.Do(t, err)
 		stages, _, err := instructions.Parse(parsed.AST, nil)
 		must.Do(t, err)
-		if got := lineOf(stages[0].Commands[0].(*instructions.RunCommand)); got != tt.want {
+		if got := lineOf(stages[0].Commands[0].(*instructions.RunCommand).ShellDependantCmdLine); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

@@ -2,6 +2,7 @@ package predictions
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,17 +104,6 @@ func kindOf(value []byte) document.Kind {
 	if len(value) == 0 {
 		return 0
 	}
-	switch value[0] {
-	case '{':
-		return document.Object
-	case '[':
-		return document.Array
-	case '"':
-		return document.String
-	case 'n':
-		return document.Null
-	case 't', 'f':
-		return document.Bool
-	}
-	return document.Number
+	kinds := map[byte]document.Kind{'{': document.Object, '[': document.Array, '"': document.String, 'n': document.Null, 't': document.Bool, 'f': document.Bool}
+	return cmp.Or(kinds[value[0]], document.Number)
 }

@@ -31,14 +31,6 @@ func (h Harness) files(ctx context.Context) (all harness.Files, err error) {
 	return all, nil
 }
 
-func digest(parts ...[]byte) string {
-	sum := sha256.New()
-	for _, part := range parts {
-		_, _ = sum.Write(part) // a hash never returns an error
-	}
-	return workspace.DigestOf(sum)
-}
-
 // readable returns the digest of a file or directory. It is an error unless every user can read all of it:
 // the users in sandboxes are not the file's owner.
 func readable(ctx context.Context, name string) (string, error) {
@@ -63,7 +55,7 @@ func readable(ctx context.Context, name string) (string, error) {
 	}
 	if info, err := os.Stat(name); err != nil || !info.IsDir() {
 		text, readErr := os.ReadFile(name)
-		return digest(text), errors.Join(err, readErr)
+		return fmt.Sprintf("sha256:%x", sha256.Sum256(text)), errors.Join(err, readErr)
 	}
 	root, err := os.OpenRoot(name)
 	if err != nil {

@@ -7,6 +7,7 @@ package setup
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -232,7 +233,7 @@ func (h Harness) Producer(ctx context.Context, env map[string]string, tools func
 		}
 	}
 	if h.file != "" {
-		made.Own, made.Digest = h.options(), digest([]byte(made.Digest), h.agent.Descriptor)
+		made.Own, made.Digest = h.options(), fmt.Sprintf("sha256:%x", sha256.Sum256(slices.Concat([]byte(made.Digest), h.agent.Descriptor)))
 	}
 	if h.agent.Directory != "" {
 		return made, nil

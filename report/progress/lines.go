@@ -3,7 +3,6 @@ package progress
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ func eventLines(e run.Event, p pace) []string {
 		}
 		return lines
 	case run.SandboxCommand, run.SandboxResult:
-		return []string{strings.Join(nonEmpty(task, string(e.Kind), detail, report.Visible(e.Reason, report.ShownName)), " ")}
+		return []string{report.Words(task, string(e.Kind), detail, report.Visible(e.Reason, report.ShownName))}
 	case run.VerifierRun:
 		if e.Seconds < slowVerification {
 			return nil
@@ -58,10 +57,6 @@ func eventLines(e run.Event, p pace) []string {
 		return []string{"sbench: " + detail}
 	}
 	return nil
-}
-
-func nonEmpty(words ...string) []string {
-	return slices.DeleteFunc(words, func(w string) bool { return w == "" })
 }
 
 // doneLine describes a recorded try:
@@ -81,8 +76,8 @@ func doneLine(e run.Event, p pace) string {
 	if left, ok := p.remaining(e.Time); ok {
 		notes = append(notes, "ETA "+seconds(left))
 	}
-	line := fmt.Sprintf("[%d/%d] %s", p.done(), p.attempts, strings.Join(nonEmpty(
-		string(e.Status), report.Visible(e.Task, report.ShownName), report.Visible(e.Reason, report.ShownName), string(e.Assurance), report.Seconds(e.Seconds)), " "))
+	line := fmt.Sprintf("[%d/%d] %s", p.done(), p.attempts, report.Words(
+		string(e.Status), report.Visible(e.Task, report.ShownName), report.Visible(e.Reason, report.ShownName), string(e.Assurance), report.Seconds(e.Seconds)))
 	if len(notes) > 0 {
 		line += " (" + strings.Join(notes, ", ") + ")"
 	}

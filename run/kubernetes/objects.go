@@ -106,36 +106,23 @@ func (j Job) Output() string { return path.Join(resultsDir, j.Name) }
 // KeysName returns the name of the Secret, which the user creates.
 func (j Job) KeysName() string { return j.Name + "-keys" }
 
-// Objects are what the shards of a run are made of.
-type Objects struct {
-	Job   *batchv1.Job
-	Merge *batchv1.Job // suspended until all shards are there
-}
-
-// YAML returns the objects as documents of one stream.
-func (o Objects) YAML() ([]byte, error) {
-	var texts [][]byte
-	for _, object := range []*batchv1.Job{o.Job, o.Merge} {
-		text, err := yaml.Marshal(object)
-		if err != nil {
-			return nil, err
-		}
-		texts = append(texts, text)
-	}
-	return bytes.Join(texts, []byte("---\n")), nil
-}
-
-// Objects returns what the shards are made of.
-func (j Job) Objects() (Objects, error) {
+// YAML returns two documents: the Job of the shards, and the suspended Job that merges them.
+func (j Job) YAML() ([]byte, error) {
 	// The name of a pod is the Job's name and the index.
 	if problems := validation.IsDNS1035Label(j.Name); len(problems) > 0 || len(j.Name) > 40 {
-		return Objects{}, fmt.Errorf("%q cannot be the name of a job: at most 40 lower-case letters, digits and -, and a letter first", j.Name)
+		return nil, fmt.Errorf("%q cannot be the name of a job: at most 40 lower-case letters, digits and -, and a letter first", j.Name)
 	}
-	job, err := j.job()
-	if err != nil {
-		return Objects{}, err
+	var text bytes.Buffer
+	if err := jobTemplate.Execute(&text, j); err != nil {
+		return nil, err
 	}
-	return Objects{Job: job, Merge: mergeJob(job)}, nil
+	var job batchv1.Job
+	if err := yaml.UnmarshalStrict(text.Bytes(), &job); err != nil {
+		return nil, err
+	}
+	shards, err := yaml.Marshal(job)
+	merge, mergeErr := yaml.Marshal(mergeJob(job))
+	return slices.Concat(shards, []byte("---\n"), merge), errors.Join(err, mergeErr)
 }
 
 func (j Job) meta() metav1.ObjectMeta {
@@ -164,17 +151,8 @@ var jobTemplate = template.Must(template.New("job").Funcs(template.FuncMap{
 	"private": func() string { return privateDir },
 }).Parse(jobText))
 
-func (j Job) job() (*batchv1.Job, error) {
-	var text bytes.Buffer
-	if err := jobTemplate.Execute(&text, j); err != nil {
-		return nil, err
-	}
-	job := new(batchv1.Job)
-	return job, yaml.UnmarshalStrict(text.Bytes(), job)
-}
-
 // mergeJob returns the suspended Job that merges the shards of the Job of. Its pod has no privileges on the node.
-func mergeJob(of *batchv1.Job) *batchv1.Job {
+func mergeJob(of batchv1.Job) batchv1.Job {
 	pod := of.Spec.Template.Spec.DeepCopy()
 	isResults := func(name string) bool { return name == "results" }
 	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return !isResults(v.Name) })
@@ -188,7 +166,7 @@ func mergeJob(of *batchv1.Job) *batchv1.Job {
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 	pod.HostPID, pod.InitContainers, pod.Containers = false, nil, []corev1.Container{merge}
-	return &batchv1.Job{
+	return batchv1.Job{
 		TypeMeta: of.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: of.Name + "-merge", Labels: of.Labels},
 		Spec: batchv1.JobSpec{
 			Suspend: new(true), BackoffLimit: new(int32(0)),

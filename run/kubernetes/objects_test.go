@@ -1,7 +1,12 @@
 package kubernetes_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/kubernetes"
@@ -17,9 +22,12 @@ func TestTexts(t *testing.T) {
 		},
 		Shards: 2, Command: texts, Prepare: [][]string{texts}, Keys: []string{"KEY"},
 	}
-	objects, err := job.Objects()
+	text, err := job.YAML()
 	must.Do(t, err)
-	pod := objects.Job.Spec.Template.Spec
+	var shards, merging batchv1.Job
+	first, second, _ := strings.Cut(string(text), "\n---\n")
+	must.Do(t, errors.Join(yaml.UnmarshalStrict([]byte(first), &shards), yaml.UnmarshalStrict([]byte(second), &merging)))
+	pod := shards.Spec.Template.Spec
 	command := append([]string{"tini", "-s", "--"}, texts...)
 	must.Equal(t, command, pod.InitContainers[0].Command)
 	must.Equal(t, append(command, "--shard", "auto/2", "--resume"), pod.Containers[0].Command)
@@ -32,7 +40,7 @@ func TestTexts(t *testing.T) {
 	if key := pod.Containers[0].Env[3]; key.Name != "KEY" || key.ValueFrom.SecretKeyRef.Name != job.KeysName() {
 		t.Errorf("%+v", key)
 	}
-	if merge := objects.Merge.Spec; !*merge.Suspend || len(merge.Template.Spec.Volumes) != 1 || merge.Template.Spec.Containers[0].SecurityContext.Privileged != nil || merge.Template.Spec.Containers[0].Env != nil {
+	if merge := merging.Spec; !*merge.Suspend || len(merge.Template.Spec.Volumes) != 1 || merge.Template.Spec.Containers[0].SecurityContext.Privileged != nil || merge.Template.Spec.Containers[0].Env != nil {
 		t.Errorf("%+v", merge)
 	}
 }

@@ -99,12 +99,12 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 	if s.ids.own != nil {
 		container.Base, container.Devices = s.ids.own.Base(), s.root.Devices()
 	}
-	s.container, err = s.kind.Driver.Create(ctx, container, std)
+	s.first, err = s.kind.Driver.Create(ctx, container, std)
 	if err != nil {
 		return nil, task.StartError(err)
 	}
-	pid := s.container.PID
-	proc, err := s.how.open(&s.container.Process, 0)
+	pid := s.first.PID
+	proc, err := s.how.open(s.first, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 	if err != nil {
 		return nil, errors.Join(err, proc.kill(ctx), proc.close()) // a group may not know it yet
 	}
-	if err := s.container.Start(ctx); err != nil {
+	if err := s.first.Start(ctx); err != nil {
 		return nil, errors.Join(task.StartError(err), proc.close())
 	}
 	return proc, nil
@@ -127,7 +127,7 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.St
 	if err != nil {
 		return nil, err
 	}
-	next, err := s.container.Exec(ctx, "exec-"+owner.RandomID(), spec.Process, std)
+	next, err := s.first.Exec(ctx, "exec-"+owner.RandomID(), spec.Process, std)
 	if err != nil {
 		err = task.StartError(err)
 		if next != nil { // it may run nevertheless, unknown to the shim

@@ -122,7 +122,7 @@ type guest struct {
 func (g guest) Signal(sig unix.Signal, spare int) error {
 	ctx, cancel := g.sandbox.engine.platform.Conn.Cleanup(context.Background())
 	defer cancel()
-	err := g.sandbox.container.Signal(ctx, sig, spare != 0)
+	err := g.sandbox.first.Signal(ctx, sig, spare != 0)
 	if spare != 0 && ctx.Err() == nil {
 		return nil // there were some, or there were none
 	}
@@ -139,7 +139,7 @@ func (g guest) KillAll(ctx context.Context, spare int) error {
 	}
 	var err error
 	for range guestRounds {
-		if err = g.sandbox.container.Signal(ctx, unix.SIGKILL, true); err == nil || ctx.Err() != nil {
+		if err = g.sandbox.first.Signal(ctx, unix.SIGKILL, true); err == nil || ctx.Err() != nil {
 			break
 		}
 		time.Sleep(time.Millisecond)

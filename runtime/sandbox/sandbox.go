@@ -25,8 +25,8 @@ import (
 type Sandbox struct {
 	enclosure
 
-	mu        sync.Mutex
-	container *task.Container // nil before the first process
+	mu    sync.Mutex
+	first *task.Process // nil before it is made; deleting it deletes the container
 	// specDigest is the digest of the first process's specification.
 	specDigest string
 	idle       *process // the first process, if it idles
@@ -188,12 +188,12 @@ func (s *Sandbox) Close(ctx context.Context) error {
 }
 
 func (s *Sandbox) deleteContainer(ctx context.Context) error {
-	if s.container == nil {
+	if s.first == nil {
 		return nil
 	}
-	if err := s.container.Delete(ctx); err != nil {
+	if err := s.first.Delete(ctx); err != nil {
 		return err
 	}
-	s.container = nil
+	s.first = nil
 	return nil
 }

@@ -163,12 +163,8 @@ type Config struct {
 	Devices string
 }
 
-// A Container has a first process, and may have more.
-type Container struct {
-	Process // the first; deleting it deletes the container
-}
-
-// A Process is a process that the shim has made.
+// A Process is a process that the shim has made: the first of a container, or one beside it. Deleting the first
+// deletes the container.
 type Process struct {
 	PID    int // the host's id; 0 if the process was not started
 	server *server
@@ -177,9 +173,9 @@ type Process struct {
 	io     *pipes
 }
 
-// Create makes a container and its first process, which does not execute its program yet. The caller
-// deletes the container.
-func (d *Driver) Create(ctx context.Context, c Config, std *Streams) (*Container, error) {
+// Create makes a container, and returns its first process, which does not execute its program before Start. The
+// caller deletes it.
+func (d *Driver) Create(ctx context.Context, c Config, std *Streams) (*Process, error) {
 	bundle, err := writeBundle(c)
 	if err != nil {
 		return nil, err
@@ -216,7 +212,7 @@ func (d *Driver) Create(ctx context.Context, c Config, std *Streams) (*Container
 		return nil, err
 	}
 	std.pipes = io
-	return &Container{Process{PID: int(made.Pid), server: server, id: c.ID, io: io}}, nil
+	return &Process{PID: int(made.Pid), server: server, id: c.ID, io: io}, nil
 }
 
 // writeBundle writes the bundle of a container, and returns its directory.
@@ -228,17 +224,14 @@ func writeBundle(c Config) (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, "config.json"), c.Spec, 0o600)
 }
 
-// Start lets the first process execute its program.
-func (c *Container) Start(ctx context.Context) error { return c.start(ctx) }
-
-// Exec makes and starts another process. If it returns a process together with an error, the process
+// Exec makes and starts a process beside p, the first. If it returns a process together with an error, the process
 // may run, and the caller kills and deletes it.
-func (c *Container) Exec(ctx context.Context, id string, p *specs.Process, std *Streams) (*Process, error) {
-	spec, err := json.Marshal(p)
+func (p *Process) Exec(ctx context.Context, id string, spec *specs.Process, std *Streams) (*Process, error) {
+	data, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
-	null, err := openNull(std, c.PID, "")
+	null, err := openNull(std, p.PID, "")
 	if err != nil && std.In == nil { // the sandbox may have removed it
 		std.In = strings.NewReader("")
 	}
@@ -246,19 +239,20 @@ func (c *Container) Exec(ctx context.Context, id string, p *specs.Process, std *
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.server.tasks.Exec(ctx, &taskapi.ExecProcessRequest{
-		ID: c.id, ExecID: id, Stdin: io.stdin, Stdout: io.stdout, Stderr: io.stderr, Spec: &anypb.Any{Value: spec},
+	_, err = p.server.tasks.Exec(ctx, &taskapi.ExecProcessRequest{
+		ID: p.id, ExecID: id, Stdin: io.stdin, Stdout: io.stdout, Stderr: io.stderr, Spec: &anypb.Any{Value: data},
 	})
 	if err != nil {
 		io.close()
 		return nil, errgrpc.ToNative(err)
 	}
 	std.pipes = io
-	added := &Process{server: c.server, id: c.id, added: id, io: io}
-	return added, added.start(ctx)
+	added := &Process{server: p.server, id: p.id, added: id, io: io}
+	return added, added.Start(ctx)
 }
 
-func (p *Process) start(ctx context.Context) error {
+// Start lets the process execute its program.
+func (p *Process) Start(ctx context.Context) error {
 	started, err := p.server.tasks.Start(context.WithoutCancel(ctx), &taskapi.StartRequest{ID: p.id, ExecID: p.added})
 	p.io.opened()
 	if err != nil {
