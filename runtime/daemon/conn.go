@@ -114,19 +114,15 @@ func (c *Conn) LayersDirectory(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", Native(err)
 	}
-	dir := ""
 	for _, p := range answer.Plugins {
-		if p.ID != c.Snapshotter {
-			continue
-		}
 		if p.InitErr != nil {
 			return "", fmt.Errorf("containerd's snapshotter %s: %s", c.Snapshotter, p.InitErr.GetMessage())
 		}
 		if info, err := os.Stat(p.Exports["root"]); err == nil && info.IsDir() {
-			dir = p.Exports["root"]
+			return p.Exports["root"], nil
 		}
 	}
-	return dir, nil
+	return "", nil
 }
 
 // RemoveContainer kills and removes a container and its task. It is no error if they are

@@ -80,6 +80,7 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 			return nil, fmt.Errorf("containerd: %w", err)
 		}
 	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	d := &Daemon{cfg: cfg}
 	if len(d.Address())+len(".ttrpc") > maxSocketPath {
 		return nil, fmt.Errorf("containerd: the path of its socket, %s, is too long for a socket: choose a shorter state directory (--state)", d.Address())
@@ -131,9 +132,7 @@ func (d *Daemon) ensure(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if d.cfg.Logger != nil {
-			d.cfg.Logger.Warn("the private containerd does not answer, and is replaced", "address", d.Address(), "cause", err)
-		}
+		d.cfg.Logger.Warn("the private containerd does not answer, and is replaced", "address", d.Address(), "cause", err)
 	}
 	if err := d.stop(ctx); err != nil { // a hung daemon would keep its database locked
 		return err
@@ -153,9 +152,7 @@ func (d *Daemon) ensure(ctx context.Context) error {
 	if err := Launch(ctx, cmd, log, cmd.Start, func() bool { return Answers(d.Address()) }); err != nil {
 		return fmt.Errorf("containerd: start: %w", err)
 	}
-	if d.cfg.Logger != nil {
-		d.cfg.Logger.Debug("started a private containerd", "pid", cmd.Process.Pid, "address", d.Address())
-	}
+	d.cfg.Logger.Debug("started a private containerd", "pid", cmd.Process.Pid, "address", d.Address())
 	return nil
 }
 

@@ -100,8 +100,6 @@ func (s *Store) Get(ctx context.Context, ref string, policy PullPolicy) (runtime
 		return runtime.Image{}, fmt.Errorf("image %s: %w", name, daemon.Native(err))
 	case same != nil:
 		return s.prepare(ctx, same)
-	}
-	switch {
 	case Local(name):
 		return runtime.Image{}, fmt.Errorf("image %s: %w in %s; no registry has it: build it from a Dockerfile (sbench image build)%s", name, runtime.ErrNotFound, s.Where, inCheckout(name))
 	case policy == PullNever:

@@ -4,6 +4,7 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -222,14 +223,23 @@ func Listener(address string, timeout time.Duration) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = conn.Close() }()
-	raw, err := conn.(syscall.Conn).SyscallConn()
+	var cred *unix.Ucred
+	err = WithDescriptor(conn.(syscall.Conn), func(fd int) (err error) {
+		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
-	var cred *unix.Ucred
-	controlErr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(controlErr, err); err != nil {
-		return 0, err
-	}
 	return int(cred.Pid), nil
+}
+
+// WithDescriptor calls f with the descriptor of a file or connection. Unlike its method Fd, this does not make it blocking.
+func WithDescriptor(of syscall.Conn, f func(fd int) error) error {
+	conn, err := of.SyscallConn()
+	if err != nil {
+		return err
+	}
+	controlErr := conn.Control(func(fd uintptr) { err = f(int(fd)) })
+	return cmp.Or(controlErr, err)
 }

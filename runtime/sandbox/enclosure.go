@@ -171,12 +171,12 @@ func (n *enclosure) lookup(ctx context.Context) (user passwd.User, err error) {
 	at := n.root.Root()
 	if image := n.cfg.Image; image.UpperDir != "" {
 		image.UpperDir = ""
-		v, err := n.engine.view(ctx, image)
+		v, err := n.engine.View(ctx, image)
 		if err != nil {
 			return user, err
 		}
 		defer func() { err = errors.Join(err, v.Close()) }()
-		at = v.dir
+		at = v.Root().Name()
 	}
 	return passwd.Lookup(at, cmp.Or(n.cfg.User, n.cfg.Image.User))
 }

@@ -184,28 +184,18 @@ func lowerDirs(ms []mount.Mount) ([]string, error) {
 	return nil, fmt.Errorf("gives a %s mount without lower directories", ms[0].Type)
 }
 
-type view struct {
-	root *os.Root
-	dir  string
-}
+type view struct{ root *os.Root }
 
-func (v *view) Root() *os.Root { return v.root }
+func (v view) Root() *os.Root { return v.root }
 
-func (v *view) Close() error {
-	return errors.Join(v.root.Close(), mounts.Detach(v.dir), os.Remove(v.dir))
+func (v view) Close() error {
+	dir := v.root.Name()
+	return errors.Join(v.root.Close(), mounts.Detach(dir), os.Remove(dir))
 }
 
 // View opens an image's file system for reading. The caller closes the view before the
 // engine.
 func (e *Engine) View(ctx context.Context, image runtime.Image) (runtime.View, error) {
-	v, err := e.view(ctx, image)
-	if err != nil {
-		return nil, err
-	}
-	return v, nil
-}
-
-func (e *Engine) view(ctx context.Context, image runtime.Image) (*view, error) {
 	lowers, err := e.lowers(ctx, image)
 	if err != nil {
 		return nil, err
@@ -221,5 +211,5 @@ func (e *Engine) view(ctx context.Context, image runtime.Image) (*view, error) {
 	if err != nil {
 		return nil, errors.Join(err, mounts.Detach(dir), os.Remove(dir))
 	}
-	return &view{root: root, dir: dir}, nil
+	return view{root}, nil
 }

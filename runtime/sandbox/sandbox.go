@@ -164,7 +164,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		errs = append(errs, s.left.Delete(ctx))
 	}
 	deleted := make(chan error, 1)
-	go func() { deleted <- s.deleteContainer(ctx) }() // most of it is waiting for the shim
+	go func() { deleted <- s.first.Delete(ctx) }() // most of it is waiting for the shim
 	if s.netns != nil {
 		errs = append(errs, s.netns.Close())
 	}
@@ -185,15 +185,4 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		err = os.RemoveAll(s.dir)
 	}
 	return errors.Join(s.ids.close(), err, s.group.Remove())
-}
-
-func (s *Sandbox) deleteContainer(ctx context.Context) error {
-	if s.first == nil {
-		return nil
-	}
-	if err := s.first.Delete(ctx); err != nil {
-		return err
-	}
-	s.first = nil
-	return nil
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -57,14 +58,8 @@ func becomeCandidate(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := syscall.Setgroups([]int{}); err != nil {
+	if err := cmp.Or(syscall.Setgroups([]int{}), syscall.Setgid(candidateID), syscall.Setuid(candidateID)); err != nil {
 		return fmt.Errorf("only root can run programs as another user: %w", err)
-	}
-	if err := syscall.Setgid(candidateID); err != nil {
-		return err
-	}
-	if err := syscall.Setuid(candidateID); err != nil {
-		return err
 	}
 	if err := closeOthers(); err != nil {
 		return err

@@ -28,6 +28,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -187,21 +188,15 @@ func (c Call) Delete(w io.Writer) error {
 	}
 	left, err := leftIn(c.Bundle)
 	errs = append(errs, err)
-	var mu sync.Mutex
+	removed := make([]error, len(left))
 	var each sync.WaitGroup // the daemon waits five seconds for all of them
-	for _, sandbox := range left {
-		each.Go(func() {
-			if err := sandbox.remove(); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
+	for i, sandbox := range left {
+		each.Go(func() { removed[i] = sandbox.remove() })
 	}
 	each.Wait()
 	answer, err := proto.Marshal(&taskapi.DeleteResponse{ExitStatus: killed, ExitedAt: timestamppb.Now()})
 	if err == nil {
 		_, err = w.Write(answer)
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(append(slices.Concat(errs, removed), err)...)
 }

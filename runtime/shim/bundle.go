@@ -17,6 +17,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // bundle is the directory of a sandbox, which sbench makes and removes. The OCI runtime's
@@ -181,23 +183,15 @@ func (r ociRuntime) release(ctx context.Context, ended <-chan struct{}) error {
 	}()
 	_, err = fifo.Read(make([]byte, 1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = readNow(fifo) // the process may have written before it ended
+		err = proc.WithDescriptor(fifo, func(fd int) error { // the process may have written before it ended
+			_, err := unix.Read(fd, make([]byte, 1))
+			return err
+		})
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("the first process has ended, or does not wait for its start: %w", err), ctx.Err())
 	}
 	return os.Remove(name)
-}
-
-// readNow reads one byte that is there already.
-func readNow(f *os.File) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = conn.Control(func(fd uintptr) { _, failed = unix.Read(int(fd), make([]byte, 1)) })
-	return errors.Join(err, failed)
 }
 
 // kinds has, by path, whether an OCI runtime is runc.

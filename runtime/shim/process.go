@@ -113,15 +113,5 @@ func (p *process) signal(number uint32) error {
 	case p.pidfd == nil:
 		return unix.ESRCH
 	}
-	// Not Fd, which would make the descriptor blocking.
-	conn, err := p.pidfd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var sent error
-	err = conn.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), unix.Signal(number), nil, 0) })
-	if err != nil {
-		return err
-	}
-	return sent
+	return proc.WithDescriptor(p.pidfd, func(fd int) error { return unix.PidfdSendSignal(fd, unix.Signal(number), nil, 0) })
 }

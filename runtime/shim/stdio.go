@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/thread"
 )
 
@@ -19,17 +20,14 @@ type stdio struct{ in, out, err *os.File }
 // StreamName returns the name by which the server opens a file of this process, such as an end of
 // a pipe, as a standard stream: its path in /proc/PID/fd, and what must be there, because a
 // descriptor that this process closes can become another file's.
-func StreamName(f *os.File) (string, error) {
-	conn, err := f.SyscallConn() // not Fd, which would make it blocking
-	if err != nil {
-		return "", err
-	}
-	path := ""
-	if err := conn.Control(func(fd uintptr) { path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd) }); err != nil {
-		return "", err
-	}
-	is, err := os.Readlink(path)
-	return path + " " + is, err
+func StreamName(f *os.File) (name string, err error) {
+	err = proc.WithDescriptor(f, func(fd int) error {
+		path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+		is, err := os.Readlink(path)
+		name = path + " " + is
+		return err
+	})
+	return name, err
 }
 
 // openStream opens a file that [StreamName] has named. Another file in its place is not opened,

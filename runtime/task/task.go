@@ -286,9 +286,12 @@ func (p *Process) Signal(ctx context.Context, sig unix.Signal, others bool) erro
 	return errgrpc.ToNative(err)
 }
 
-// Delete makes the shim forget the process, which must have ended. It is no error if the shim does not
-// know the process, or is gone.
+// Delete makes the shim forget the process, which must have ended. It is no error if there is none (nil), or if the shim
+// does not know it, or is gone.
 func (p *Process) Delete(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
 	p.io.close()
 	p.io.copies.Wait()
 	_, err := p.server.tasks.Delete(ctx, &taskapi.DeleteRequest{ID: p.id, ExecID: p.added})
