@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"sync"
 
 	"github.com/securebench/sbench/report"
 )
@@ -46,16 +47,13 @@ type Page struct {
 
 // Write writes the page. It holds the details of one attempt at a time in memory.
 func (p Page) Write(ctx context.Context, w io.Writer) error {
-	script, err := program()
-	if err != nil {
-		return err
-	}
+	script := program()
 	out := bufio.NewWriterSize(w, 1<<16)
 	put := func(text string) { _, _ = out.WriteString(text) } // out keeps the error
 	put("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
 	put("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(script, p.Live != "") + "\">\n")
 	put("<style>" + style + "</style>\n")
-	if err := p.writeBody(out); err != nil {
+	if err := body().Execute(out, p.view()); err != nil { // what is visible without the script
 		return err
 	}
 	if err := p.writeIndex(out); err != nil {
@@ -84,16 +82,13 @@ func (p Page) Write(ctx context.Context, w io.Writer) error {
 }
 
 // program returns the page's only script.
-func program() (string, error) {
+func program() string {
 	script := "\"use strict\";\n(() => {\n"
 	for _, name := range []string{"text.js", "code.js", "table.js", "attempt.js", "app.js", "live.js"} {
-		data, err := assets.ReadFile("assets/" + name)
-		if err != nil {
-			return "", err
-		}
+		data, _ := assets.ReadFile("assets/" + name) // it is embedded
 		script += string(data)
 	}
-	return script + "})();\n", nil
+	return script + "})();\n"
 }
 
 func policy(script string, live bool) string {
@@ -118,19 +113,14 @@ func writeJSON(w io.Writer, id string, v any) error {
 	return err
 }
 
-// writeBody writes what is visible without the script.
-func (p Page) writeBody(w io.Writer) error {
-	t, err := template.New("page.html").Funcs(template.FuncMap{
+var body = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page.html").Funcs(template.FuncMap{
 		"percent": report.Percent, "between": report.Between, "seconds": report.Seconds, "bytes": func(n float64) string { return report.Bytes(n) },
 		"many": func(n int64) string { return report.Many(float64(n)) }, "name": report.NameOr, "points": report.Points, "ref": func(v float64) *float64 { return &v },
 		"plain": func(s string) string { return report.Visible(s, 120) }, "short": func(s string) string { return report.Visible(s, 44) }, "long": func(s string) string { return report.Visible(s, 400) }, "letter": report.Letter,
 		"pc": pc, "of": func(part, whole float64) string { return pc(part / whole) }, "span": spanOf, "term": term, "groups": func(key string, list []report.Group) groupsView { return groupsView{key, list} },
-	}).ParseFS(assets, "assets/*.html")
-	if err != nil {
-		return err
-	}
-	return t.Execute(w, p.view())
-}
+	}).ParseFS(assets, "assets/*.html"))
+})
 
 // A row is an attempt in the table of attempts.
 type row struct {
