@@ -8,10 +8,6 @@ import (
 	"io"
 )
 
-// maxPassed is how many bytes of a line are passed over as too long before reading ends: a sparse file of
-// somebody else can have exabytes.
-const maxPassed = 1 << 30
-
 // ErrLong means that a line is too long.
 var ErrLong = errors.New("the line is too long")
 
@@ -57,8 +53,8 @@ func (l *Reader) Next() (Line, error) {
 			l.buffer = append(l.buffer, piece...)
 		}
 		switch {
-		case found.Size > maxPassed:
-			return Line{}, errors.New("a line does not end")
+		case errors.Is(err, bufio.ErrBufferFull) && bytes.IndexByte(piece, 0) >= 0: // a sparse file of somebody else has exabytes of them
+			return Line{}, errors.New("a long line has a zero byte, and so is no text")
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err != nil && (err != io.EOF || found.Size == 0):
