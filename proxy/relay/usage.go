@@ -138,23 +138,25 @@ func tallies() map[dialect]tally {
 // add merges the counts of a usage object. If usage is no object, all counts become garbage.
 func (c counts) add(t tally, usage json.RawMessage) {
 	fields := object(usage)
+	names := strings.Fields(t.input + " " + t.cached + " " + t.output + " " + t.reasoning)
 	// An Anthropic answer may have several samplings, such as a compaction, which the other counts omit.
-	var samplings []map[string]json.RawMessage
-	_ = json.Unmarshal(fields["iterations"], &samplings) // skips elements of another type
-	for _, name := range strings.Fields(t.input + " " + t.cached + " " + t.output + " " + t.reasoning) {
+	sums := counts{}
+	each(fields["iterations"], func(sampling map[string]json.RawMessage) {
+		for _, name := range names {
+			sums[name] = min(sums[name]+countOf(sampling[name]), garbage)
+		}
+	})
+	for _, name := range names {
 		outer, inner, isDetail := strings.Cut(name, ".")
 		raw := fields[outer]
 		if isDetail {
 			raw = object(raw)[inner]
 		}
-		n, sum := countOf(raw), int64(0)
+		n := countOf(raw)
 		if fields == nil {
 			n = garbage
 		}
-		for _, it := range samplings {
-			sum += countOf(it[name])
-		}
-		c[name] = min(max(c[name], n, sum), garbage)
+		c[name] = min(max(c[name], n, sums[name]), garbage)
 	}
 }
 
@@ -189,6 +191,21 @@ func object(raw json.RawMessage) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &members)
 	return members
+}
+
+// each calls visit for each element of an array that is a T. All elements together can take thirty times the memory of the
+// text.
+func each[T any](array json.RawMessage, visit func(T)) {
+	in := json.NewDecoder(bytes.NewReader(array))
+	if begin, err := in.Token(); err != nil || begin != json.Delim('[') {
+		return
+	}
+	for in.More() {
+		var element T
+		if in.Decode(&element) == nil {
+			visit(element)
+		}
+	}
 }
 
 // absent reports whether a value is missing or null, which the APIs treat alike.
@@ -242,16 +259,13 @@ func begins(kind string, e map[string]json.RawMessage) bool {
 
 // finished reports whether a part of a stream of Google's API is its last, which has the complete counts.
 func finished(e map[string]json.RawMessage) bool {
-	var candidates []struct {
+	end := false
+	each(e["candidates"], func(c struct { // an error has no candidates
 		FinishReason string `json:"finishReason"`
-	}
-	_ = json.Unmarshal(e["candidates"], &candidates) // an error has no candidates
-	for _, c := range candidates {
-		if c.FinishReason != "" {
-			return true
-		}
-	}
-	return !absent(object(e["promptFeedback"])["blockReason"])
+	}) {
+		end = end || c.FinishReason != ""
+	})
+	return end || !absent(object(e["promptFeedback"])["blockReason"])
 }
 
 func (m *meter) add(usage json.RawMessage, final bool) {
