@@ -61,8 +61,8 @@ def names(*nodes, closed=SCOPES):
     """The names that nodes bind, but for what is in closed nodes."""
     found, todo = set(), list(nodes)
     for n in todo:
-        if isinstance(n, (ast.alias, ast.arg) + DECLARATIONS):
-            found.add(getattr(n, "asname", None) or getattr(n, "name", None) or n.arg)
+        if isinstance(n, (ast.alias, ast.arg, ast.ExceptHandler) + DECLARATIONS):
+            found.add(getattr(n, "asname", None) or getattr(n, "name", None) or getattr(n, "arg", None))
         elif isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
             found.add(n.id)
         if not isinstance(n, closed):
@@ -98,23 +98,20 @@ def shown(texts):
 
 
 def unsure(texts, ours, tests, solution):
-    """Whether tests may judge by something that was given complete, and that the candidate may have replaced:
-    what no solution tells from what the task is about, or a yes or no of what the solution leaves as it is."""
-    nodes, judging = shown(texts), ast.Module(ours + tests.body, [])
+    """Whether tests may judge by something that is not what the task asks for, and that the candidate may have replaced:
+    a yes or no of what was given complete and the solution leaves as it is, or a name that neither the tests define nor
+    anybody was asked to."""
+    nodes, solved, judging = shown(texts), parsed(solution), ast.Module(ours + tests.body, [])
     mine, used = names(judging, closed=()), {n.id for n in ast.walk(judging) if isinstance(n, ast.Name)}
-    same = {ast.dump(n) for n in ast.walk(ast.Module(parsed(solution), [])) if isinstance(n, ast.stmt)}
+    same = {ast.dump(n) for n in ast.walk(ast.Module(solved, [])) if isinstance(n, ast.stmt)}
     kept = {n.name for d in nodes for n in ast.walk(d) if isinstance(n, FUNCTIONS) and not stub(n) and (ast.dump(n) in same if solution else stub(d))}
     attributes = {n.attr for n in ast.walk(tests) if isinstance(n, ast.Attribute)}
-    if kept & asked(tests) - mine or constants(nodes, parsed(solution)) & attributes - mine:
+    if kept & asked(tests) - mine or constants(nodes, solved) & attributes - mine:
         return True
-    if solution:
-        values = names(*(n for n in nodes if not isinstance(n, DECLARATIONS) and ast.dump(n) in same))
-        words = {w for t in texts for w in re.findall(r"\w+", t)} - names(*nodes)
-        loaded = {a.asname or a.name for n in parsed(solution) if isinstance(n, IMPORTS) for a in n.names} & words
-        return bool((values | loaded) & used - mine)
-    whole = names(*(n for n in nodes if not stub(n))) & used - mine
-    only = not any(map(stub, nodes)) and not used - mine - whole - set(dir(builtins))  # perhaps the task
-    return len(whole) > only
+    task = names(*filter(stub, nodes), *(n for n in solved if isinstance(n, DECLARATIONS + ASSIGNS)))
+    task -= names(*(n for n in nodes if not isinstance(n, DECLARATIONS) and ast.dump(n) in same))
+    others = used - mine - task - set(dir(builtins))
+    return len(others) > (not task)  # one may be what the task is about
 
 
 def constants(nodes, solved):
@@ -326,7 +323,8 @@ def judge(requests, report, channel=None):
         run([n for n in ours if isinstance(n, IMPORTS)], space)
     except BaseException:
         end("broken", error=caught())
-    define(imported(request["given"], request["solution"]) + ours, space)
+    ours = imported(request["given"], request["solution"]) + ours
+    define(ours, space)
     record(failures, judged)
     word = "passed"
     if channel is not None:
