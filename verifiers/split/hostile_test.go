@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -79,7 +80,7 @@ func textTasks(t *testing.T) []textTask {
 func goProgram(t *testing.T, body string) string {
 	t.Helper()
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"main.go": "package main\nimport (\"fmt\"; \"os\"; \"slices\")\nfunc main() { " + body + " }\n"})
+	filetest.Write(t, dir, map[string]string{"main.go": "package main\nimport (\"fmt\"; \"os\"; \"slices\")\nfunc main() { " + body + " }\n"})
 	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", "a", "main.go")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GO111MODULE=off")
 	must.Run(t, cmd)

@@ -4,10 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/txtar"
-
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/validate"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
 )
 
@@ -45,21 +44,16 @@ func TestRefused(t *testing.T) {
 		{"no oracle.yaml", "rows.jsonl", `"oracle": "host.oracle"`, `"oracle": "host.cases"`, "oracle.yaml"},
 		{"another abi of the oracle", "host/add/oracle/oracle.yaml", "oracle/v1", "oracle/v2", `"securebench.oracle/v1"`},
 	}
-	archive, err := txtar.ParseFile("testdata/add.txtar")
-	must.Do(t, err)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			files := map[string]string{}
-			for _, f := range archive.Files {
-				files[f.Name] = string(f.Data)
-			}
+			files := filetest.Archive(t, "testdata/add.txtar")
 			changed := strings.Replace(files[test.file], test.old, test.new, 1)
 			if changed == files[test.file] {
 				t.Fatalf("%s has no %q", test.file, test.old)
 			}
 			files[test.file] = changed
 			dir := t.TempDir()
-			writeFiles(t, dir, files)
+			filetest.Write(t, dir, files)
 			var found strings.Builder
 			_, err := validate.Files(t.Context(), []string{dir}, nil, func(p compiler.Problem) {
 				if !p.Warning {

@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -73,7 +74,7 @@ type leave func(tb testing.TB, dir string) (text string)
 
 func file(name, text string) leave {
 	return func(tb testing.TB, dir string) string {
-		writeFiles(tb, dir, map[string]string{name: text})
+		filetest.Write(tb, dir, map[string]string{name: text})
 		return ""
 	}
 }
@@ -153,7 +154,7 @@ func sbRows() []sbRow {
 			right: file("prog.py", program), wrong: file("prog.py", "print(7)\n"), hostile: file("prog.py", forged),
 		},
 		{
-			name: "tree-manifest", candidate: tree, hold: `[(n["path"], n["mode"]) for n in v["nodes"]] == [("a", 0o755), ("b", 0o755), ("b/c", 0o755)]`,
+			name: "tree-manifest", candidate: tree, hold: `[(n["path"], n["mode"]) for n in v["nodes"]] == [("a", 0o644), ("b", 0o755), ("b/c", 0o644)]`,
 			right: all(file("out/a", "x"), file("out/b/c", "")), wrong: file("out/a", "x"), hostile: all(file("out/a", "x"), link("out/b", "/etc")),
 		},
 		{
@@ -233,7 +234,7 @@ func (w splitWorld) judgeLeft(tb testing.TB, task *compiler.Task, pack *compiler
 func (w splitWorld) withRepository(tb testing.TB) (splitWorld, string) {
 	tb.Helper()
 	dir := tb.TempDir()
-	writeFiles(tb, dir, map[string]string{"prog.py": "print(0)\n", "other.py": "print(0)\n", "notes": "none\n"})
+	filetest.Write(tb, dir, map[string]string{"prog.py": "print(0)\n", "other.py": "print(0)\n", "notes": "none\n"})
 	commit(".")(tb, dir)
 	c, ref := containerdtest.Open(tb), "sbench.test/split:"+strings.ToLower(filepath.Base(filepath.Dir(dir)))
 	w.image = containerdtest.WithDirectory(tb, c, ref, dir, "/app")
@@ -311,7 +312,7 @@ func TestSplitFamilies(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			s := textTask{run: test.run, expect: "str(int(q) + 1)"}.load()
-			writeFiles(t, dir, map[string]string{
+			filetest.Write(t, dir, map[string]string{
 				"manifest.yaml": "id: p\nversion: 1\n", "hidden/driver": s.driver, "hidden/oracle": s.oracle,
 				"tasks.jsonl": `{"id": "t", ` + test.row + `, "environment": {"image": "x", "workdir": "/app"}, "eval": {"split": {"questions": 1, "driver": {"path": "driver"}, "oracle": {"path": "oracle"}}}}` + "\n",
 			})

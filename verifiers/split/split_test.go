@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/securebench/sbench/compiler"
@@ -21,6 +20,7 @@ import (
 	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
@@ -69,23 +69,14 @@ func (s splitTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 		}},
 	})
 	files := map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": string(row) + "\n", "hidden/t/driver": s.driver, "hidden/t/oracle": s.oracle}
-	writeFiles(tb, dir, files)
+	filetest.Write(tb, dir, files)
 	return openTask(tb, dir, "tasks.jsonl")
-}
-
-func writeFiles(tb testing.TB, dir string, files map[string]string) {
-	tb.Helper()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		must.Do(tb, os.MkdirAll(filepath.Dir(path), 0o755))
-		must.Do(tb, os.WriteFile(path, []byte(text), 0o755))
-	}
 }
 
 func (w splitWorld) judge(tb testing.TB, task *compiler.Task, pack *compiler.Pack, files map[string]string) verifiers.Verdict {
 	tb.Helper()
 	return w.judgeLeft(tb, task, pack, func(tb testing.TB, dir string) string {
-		writeFiles(tb, dir, files)
+		filetest.Write(tb, dir, files)
 		return ""
 	})
 }
@@ -164,7 +155,7 @@ func TestSplit(t *testing.T) {
 	testSplit(t, w, tests)
 	task, pack := splitTask{driver: addDriver, oracle: addOracle, questions: 3}.load(t)
 	v := w.judgeLeft(t, task, pack, func(tb testing.TB, dir string) string {
-		writeFiles(tb, dir, map[string]string{"add.py": "import lib.data\n" + rightAdd, "lib/data.py": "\n"})
+		filetest.Write(tb, dir, map[string]string{"add.py": "import lib.data\n" + rightAdd, "lib/data.py": "\n"})
 		must.Do(tb, errors.Join(os.Chmod(filepath.Join(dir, "add.py"), 0o600), os.Chmod(filepath.Join(dir, "lib"), 0o700), os.Chmod(dir, 0o700)))
 		return ""
 	})
@@ -189,7 +180,7 @@ func testSplit(t *testing.T, w splitWorld, tests []splitCase) {
 // TestWithoutSandboxes: the verdicts are the same if the programs run as processes of the host, which has no repository.
 func TestWithoutSandboxes(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"run-candidate": "#!/bin/sh\nexec \"$@\"\n"})
+	filetest.Write(t, dir, map[string]string{"run-candidate": "#!/bin/sh\nexec \"$@\"\n"})
 	program := func(ctx context.Context, p *fake.Proc) fake.Status {
 		var args []string
 		at := "/app"
@@ -211,7 +202,7 @@ func TestWithoutSandboxes(t *testing.T) {
 		cmd.Dir, _ = p.Path(at)
 		asset, _ := p.Path("/app/given/one")
 		if text, err := os.ReadFile(asset); err == nil && at == "/app" { // processes of the host see no mounts
-			writeFiles(t, cmd.Dir, map[string]string{"given/one": string(text)})
+			filetest.Write(t, cmd.Dir, map[string]string{"given/one": string(text)})
 		}
 		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = p.Stdin, p.Stdout, p.Stderr, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "PYTHONUNBUFFERED=1")
 		cmd.WaitDelay = time.Second
@@ -248,19 +239,13 @@ func TestWithoutSandboxes(t *testing.T) {
 // readPack writes an archive of a pack of SecureBench 2.0 to a directory, and opens its only task.
 func readPack(tb testing.TB, archive string) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
-	text, err := txtar.ParseFile(archive)
-	must.Do(tb, err)
-	files := map[string]string{}
-	for _, f := range text.Files {
-		files[f.Name] = string(f.Data)
-	}
-	return openPack(tb, files)
+	return openPack(tb, filetest.Archive(tb, archive))
 }
 
 func openPack(tb testing.TB, files map[string]string) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
 	dir := tb.TempDir()
-	writeFiles(tb, dir, files)
+	filetest.Write(tb, dir, files)
 	return openTask(tb, dir, "rows.jsonl")
 }
 
@@ -371,7 +356,7 @@ func BenchmarkSplit(b *testing.B) {
 		return
 	}
 	dir := b.TempDir()
-	writeFiles(b, dir, map[string]string{"app/add.py": rightAdd, "bin/driver": addDriver, "bin/run-candidate": "#!/bin/sh\nexec \"$@\"\n"})
+	filetest.Write(b, dir, map[string]string{"app/add.py": rightAdd, "bin/driver": addDriver, "bin/run-candidate": "#!/bin/sh\nexec \"$@\"\n"})
 	b.Run("docker", func(b *testing.B) {
 		for b.Loop() {
 			var group errgroup.Group
