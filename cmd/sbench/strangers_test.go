@@ -93,6 +93,7 @@ func TestFetches(t *testing.T) {
 		"reference":         {`["tools.example"]`, "reference", "verified=2 passed=2"},
 		"empty":             {`["tools.example"]`, "empty", "verified=2 passed=0"},
 		"other domains":     {`["other.example"]`, "reference", "verified=0 passed=0"},
+		"no domains":        {`[]`, "reference", "the reward is 0; the checker fetches what it needs, and verification.allowed_domains is empty"},
 		"empty and refused": {`["other.example"]`, "empty", "verified=2 passed=0"},
 	} {
 		t.Run(name, func(t *testing.T) {

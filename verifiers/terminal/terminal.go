@@ -219,6 +219,9 @@ func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error
 		v = ran.reward.verdict(ran.exit, c.in.Reference)
 	}
 	v.Logs = ran.logs
+	if c.eval.Checker.Network && c.in.Network == nil && v.Status == verifiers.Failed {
+		v.Message += "; the checker fetches what it needs, and verification.allowed_domains is empty"
+	}
 	if ran.unserved > 0 && v.Status == verifiers.Failed {
 		v.Message += fmt.Sprintf("; %d requests of the checker's sandbox were refused or failed", ran.unserved)
 		if c.in.Reference { // no other candidate may turn its failure into an error
