@@ -56,14 +56,7 @@ func Open(out *os.Root, secrets secrets.Redactor, networked bool) (*Run, error) 
 func (r *Run) append(line []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	end, err := r.egress.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	if _, err := r.egress.Write(line); err != nil {
-		return errors.Join(err, r.egress.Truncate(end))
-	}
-	return nil
+	return record.AppendLine(r.egress, line, false)
 }
 
 // Close closes the log of the network.

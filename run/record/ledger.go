@@ -207,21 +207,21 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	}
 	line, digest := link(head, l.seal.Last)
 	r.Previous, r.Digest = l.seal.Last, digest
-	if err := appendLine(l.file, append(line, '\n')); err != nil {
+	if err := AppendLine(l.file, append(line, '\n'), true); err != nil {
 		return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}
 	l.seal.Last, l.seal.Records = r.Digest, l.seal.Records+1
 	return r, nil
 }
 
-// appendLine appends a line to f and syncs it. If that fails, for instance on a full disk, it removes
+// AppendLine appends a whole line to f, and syncs it if sync is set. If that fails, for instance on a full disk, it removes
 // the part of the line that was written.
-func appendLine(f *os.File, line []byte) error {
+func AppendLine(f *os.File, line []byte, sync bool) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(line); err == nil { // one call: a crash can only leave the line incomplete
+	if _, err = f.Write(line); err == nil && sync { // one call: a crash can only leave the line incomplete
 		err = f.Sync()
 	}
 	if err != nil {
