@@ -110,11 +110,8 @@ func Bootstrap(clusters []Cluster) (Interval, bool) {
 }
 
 // quantile returns the q-quantile of sorted values, 0 <= q <= 1, interpolated between the two nearest (Hyndman
-// and Fan's type 7, the default of R and NumPy). It is 0 without values.
+// and Fan's type 7, the default of R and NumPy). There is at least one value.
 func quantile(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
 	at := q * float64(len(sorted)-1)
 	below := int(at)
 	if below >= len(sorted)-1 {

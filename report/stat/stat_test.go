@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report/stat"
 )
 
@@ -90,27 +89,6 @@ func TestMcNemar(t *testing.T) {
 		if got := stat.McNemar(tt.a, tt.b); !near(got, tt.want, max(1e-12, tt.want*1e-4)) {
 			t.Errorf("McNemar(%d, %d) = %v, want %v", tt.a, tt.b, got, tt.want)
 		}
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	values := []float64{1, 2, 3, 4}
-	for q, want := range map[float64]float64{0: 1, 0.25: 1.75, 0.5: 2.5, 0.9: 3.7, 1: 4} {
-		if got := stat.Quantile(values, q); !near(got, want, 1e-12) {
-			t.Errorf("Quantile(%v) = %v, want %v", q, got, want)
-		}
-	}
-	if got := stat.Quantile(nil, 0.5); got != 0 {
-		t.Errorf("Quantile of nothing = %v", got)
-	}
-}
-
-func TestDescribe(t *testing.T) {
-	got := stat.Describe([]float64{40, 10, 30, 20, 50})
-	want := stat.Distribution{Count: 5, Sum: 150, Mean: 30, Min: 10, P10: 14, P25: 20, P50: 30, P75: 40, P90: 46, P99: 49.6, Max: 50}
-	must.Equal(t, want, got)
-	if got := stat.Describe(nil); got != (stat.Distribution{}) {
-		t.Errorf("of nothing: %+v", got)
 	}
 }
 

@@ -1,4 +1,0 @@
-package stat
-
-// Quantile is quantile, for tests.
-var Quantile = quantile
