@@ -27,8 +27,7 @@ import (
 //	holes                          stay holes, but count as bytes
 //
 // If a bound is exceeded, CopyTree stops with an error that matches ErrTooBig, and leaves
-// a partial copy. It also reads files and directories that their owner may not read, if the
-// process owns them or is privileged.
+// a partial copy. Files and directories that their owner may not read need CAP_DAC_OVERRIDE.
 func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	return newTreeWalk(ctx, opts).tree("copy tree", src, dst)
 }
@@ -38,14 +37,11 @@ var errChanged = errors.New("file changed while it was read")
 
 // file copies the file name of the directory src into the directory dst.
 func (w *treeWalk) file(src, dst *os.File, name, rel string, st *unix.Stat_t, links int) error {
-	from, restore, err := openUntrusted(src, name, 0)
+	from, err := openAt(src, name, unix.O_NONBLOCK) // which waits for no writer of a fifo
 	if err != nil {
 		return fmt.Errorf("open %q: %w", rel, err)
 	}
 	defer shut(from)
-	if err := restore(); err != nil {
-		return fmt.Errorf("restore the mode of %q: %w", rel, err)
-	}
 	mode, uid, gid := st.Mode, st.Uid, st.Gid
 	// The name may lead to another file than at the time of Fstatat: only the descriptor counts.
 	if err := unix.Fstat(fd(from), st); err != nil {
@@ -133,39 +129,6 @@ func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum 
 }
 
 var zeros [16 << 10]byte
-
-// openUntrusted opens name in the open directory dir for reading, without following a symbolic link
-// or waiting for a fifo's writer. If the owner may not read the file or search the directory,
-// openUntrusted changes the mode, and restore changes it back. On error, restore is nil.
-func openUntrusted(dir *os.File, name string, flags int) (f *os.File, restore func() error, err error) {
-	flags |= unix.O_RDONLY | unix.O_NONBLOCK
-	f, err = openAt(dir, name, flags)
-	if err == nil && (flags&unix.O_DIRECTORY == 0 || unix.Faccessat(fd(f), ".", unix.X_OK, 0) == nil) {
-		return f, func() error { return nil }, nil
-	}
-	if err == nil {
-		shut(f)
-	} else if !errors.Is(err, unix.EACCES) {
-		return nil, nil, err
-	}
-	handle, err := openAt(dir, name, unix.O_PATH)
-	if err != nil {
-		return nil, nil, err
-	}
-	var st unix.Stat_t
-	restore = func() error { return errors.Join(chmodHandle(handle, st.Mode&0o7777), handle.Close()) }
-	if err = unix.Fstat(fd(handle), &st); err == nil {
-		err = chmodHandle(handle, st.Mode&0o7777|0o500)
-	}
-	if err != nil {
-		shut(handle)
-		return nil, nil, err
-	}
-	if f, err = openAt(dir, name, flags); err != nil {
-		return nil, nil, errors.Join(err, restore())
-	}
-	return f, restore, nil
-}
 
 // chmodHandle changes the mode of the file of a descriptor, also with O_PATH. The descriptor's entry
 // in /proc leads to the inode, whatever its present name (proc(5), /proc/pid/fd). It fails

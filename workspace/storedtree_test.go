@@ -22,10 +22,11 @@ import (
 
 const oddName = "od\"d\\ %41\xff\n\u00fc\x7f<"
 
-// owned creates a tree that its owner cannot remove without changing modes. If the test is
-// root, some entries belong to other users.
+// owned creates a tree that its owner cannot read or remove without changing modes. Some entries belong to other
+// users. Only root can read the tree.
 func owned(t *testing.T) string {
 	t.Helper()
+	needsRoot(t)
 	dir := tempDir(t)
 	write(t, filepath.Join(dir, "plain/file"), "f", 0o644)
 	write(t, filepath.Join(dir, "deep/er/file"), "f", 0)
@@ -36,18 +37,14 @@ func owned(t *testing.T) string {
 	must.Do(t, unix.Mknod(filepath.Join(dir, "deep/socket"), unix.S_IFSOCK|0o640, 0))
 	write(t, filepath.Join(dir, "plain/one"), "1", 0o600)
 	must.Do(t, os.Link(filepath.Join(dir, "plain/one"), filepath.Join(dir, "plain/three")))
-	if os.Geteuid() == 0 { // others cannot link files of a directory that they may not search
-		must.Do(t, os.Link(filepath.Join(dir, "plain/one"), filepath.Join(dir, "deep/two")))
-		must.Do(t, os.Lchown(filepath.Join(dir, "deep/link"), 12345, 0))
-		must.Do(t, os.Lchown(filepath.Join(dir, "deep/er"), 0, 54321))
-		must.Do(t, os.Lchown(filepath.Join(dir, "deep.er/file"), 65534, 65534))
-	}
+	must.Do(t, os.Link(filepath.Join(dir, "plain/one"), filepath.Join(dir, "deep/two")))
+	must.Do(t, os.Lchown(filepath.Join(dir, "deep/link"), 12345, 0))
+	must.Do(t, os.Lchown(filepath.Join(dir, "deep/er"), 0, 54321))
+	must.Do(t, os.Lchown(filepath.Join(dir, "deep.er/file"), 65534, 65534))
 	must.Do(t, os.Chmod(filepath.Join(dir, "deep/er"), 0o555))
 	must.Do(t, os.Chmod(filepath.Join(dir, "deep"), 0))
 	must.Do(t, os.Chmod(filepath.Join(dir, oddName), 0o077))
-	if os.Geteuid() == 0 {
-		must.Do(t, os.Lchown(dir, 12345, 54321))
-	}
+	must.Do(t, os.Lchown(dir, 12345, 54321))
 	must.Do(t, os.Chmod(dir, 0o571|os.ModeSticky))
 	must.Do(t, os.Chtimes(dir, time.Time{}, time.Unix(1, 2000)))
 	return dir
@@ -140,9 +137,6 @@ func TestStoredTreeAndRestored(t *testing.T) {
 	if back.Digest != want.Digest {
 		t.Errorf("digest of the restored tree %s, want %s", back.Digest, want.Digest)
 	}
-	if os.Geteuid() != 0 { // attributes cannot read directories of mode 0
-		return
-	}
 	if diff := cmp.Diff(attributes(t, src), attributes(t, restored)); diff != "" {
 		t.Errorf("restored (-left +got):\n%s", diff)
 	}
@@ -176,6 +170,7 @@ func TestStoredTreePlain(t *testing.T) {
 
 // TestStoredTreeDamaged: a changed or malformed list is an error, even if its digest matches.
 func TestStoredTreeDamaged(t *testing.T) {
+	needsRoot(t)
 	line := func(path string) string { return `{"path":"` + path + `","uid":1,"gid":1,"mode":"0600"}` + "\n" }
 	text := func(text string) func(t *testing.T, list string) {
 		return func(t *testing.T, list string) { must.Do(t, os.WriteFile(list, []byte(text), 0o644)) }

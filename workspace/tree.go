@@ -183,7 +183,7 @@ func (w *treeWalk) dir(src, dst *os.File, rel string, depth int) error {
 	}
 	names, err := src.Readdirnames(int(w.opts.MaxFiles-w.named) + 1)
 	if w.named += int64(len(names)); w.named > w.opts.MaxFiles {
-		return w.tooMany()
+		return fmt.Errorf("%w: more than %d files", ErrTooBig, w.opts.MaxFiles)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read directory %q: %w", rel, err)
@@ -193,18 +193,11 @@ func (w *treeWalk) dir(src, dst *os.File, rel string, depth int) error {
 		if err := context.Cause(w.ctx); err != nil {
 			return err
 		}
-		if w.report.Entries+w.report.DroppedCount >= w.opts.MaxFiles {
-			return w.tooMany()
-		}
 		if err := w.entry(src, dst, name, path.Join(rel, name), depth); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (w *treeWalk) tooMany() error {
-	return fmt.Errorf("%w: more than %d files", ErrTooBig, w.opts.MaxFiles)
 }
 
 func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
@@ -278,13 +271,12 @@ func TypeName(mode uint32) string {
 }
 
 // subdir walks the directory name of src, and makes and fills one in dst.
-func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) (err error) {
-	in, restore, err := openUntrusted(src, name, unix.O_DIRECTORY)
+func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) error {
+	in, err := openAt(src, name, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open directory %q: %w", rel, err)
 	}
 	defer shut(in)
-	defer func() { err = errors.Join(err, restore()) }()
 	var out *os.File
 	if dst != nil {
 		if err := unix.Mkdirat(fd(dst), name, 0o700); err != nil {

@@ -41,10 +41,19 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	must.Do(t, os.Chmod(path, mode))
 }
 
+// needsRoot skips a test whose tree has entries that an ordinary user cannot read.
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
 // hostile creates a tree with everything that an agent may leave behind. Its path is short,
 // because the length of a socket's path is limited.
 func hostile(t *testing.T) string {
 	t.Helper()
+	needsRoot(t)
 	dir, err := os.MkdirTemp("", "ws")
 	must.Do(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -63,9 +72,8 @@ func hostile(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if os.Geteuid() == 0 { // CAP_SETUID for whoever runs it (capabilities(7), "File capabilities")
-		must.Do(t, unix.Setxattr(filepath.Join(dir, "bin/run"), "security.capability", []byte("\x01\x00\x00\x02\x80\x00\x00\x00"+strings.Repeat("\x00", 12)), 0))
-	}
+	// CAP_SETUID for whoever runs it (capabilities(7), "File capabilities")
+	must.Do(t, unix.Setxattr(filepath.Join(dir, "bin/run"), "security.capability", []byte("\x01\x00\x00\x02\x80\x00\x00\x00"+strings.Repeat("\x00", 12)), 0))
 	return dir
 }
 
