@@ -36,7 +36,7 @@ func layout() map[string][]string {
 		"verifiers/repo":                {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "compiler/family", "compiler/patch", "runtime"},
 		"verifiers/terminal":            {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "candidate", "workspace", "compiler", "compiler/family", "compiler/environment", "compiler/paths", "runtime"},
 		"verifiers/split":               {"workspace/foreign", "verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/family", "compiler/securebench", "compiler/paths", "compiler/document", "runtime"},
-		"verifiers/machine":             {"workspace/foreign", "verifiers", "candidate", "workspace", "runtime", "compiler/family", "compiler/environment"},
+		"verifiers/machine":             {"workspace/foreign", "verifiers", "candidate", "workspace", "runtime", "compiler/family", "compiler/environment", "compiler/paths"},
 		"verifiers/suite":               {"verifiers", "verifiers/contrast", "runtime"},
 		"verifiers/pool":                {"verifiers/contrast", "runtime"},
 		"verifiers/contrast":            {"workspace", "runtime"},

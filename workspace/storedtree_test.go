@@ -252,7 +252,7 @@ func TestStoredTreeDamaged(t *testing.T) {
 func TestStoredTreeRenamed(t *testing.T) {
 	src := tempDir(t)
 	for _, name := range []string{"a/b/c", "a/b.c", "a.b/c", "z/" + oddName + "/c", "z/zz"} {
-		write(t, filepath.Join(src, name), name, 0)
+		write(t, filepath.Join(src, name), name, 0o600|os.ModeSetuid) // which the copy loses
 	}
 	kept, dir, _ := keep(t, src)
 	names := map[string]string{"a": "y", "a/b": "x\x01", "z": "b", "z/" + oddName + "/c": "C"}

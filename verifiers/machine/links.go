@@ -2,18 +2,18 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const (
@@ -24,6 +24,7 @@ const (
 	// maxNames bounds the bytes of the paths of forging links, which are in memory: a path can have 130,000. A candidate with
 	// more is denied.
 	maxNames = 4 << 20
+	maxDepth = 512 // directories inside one another, as in a workspace
 )
 
 // ForgingLinks returns the symbolic links in dir, a candidate's workspace mounted at workdir, and in its
@@ -42,11 +43,11 @@ func ForgingLinks(ctx context.Context, e verifiers.Engine, image runtime.Image, 
 	defer func() { _ = root.Close() }()
 	l := newLinkResolver(root, view.Root(), workdir, trusted)
 	l.machine = image.UpperDir != ""
-	inWorkspace, err = l.forging(ctx, root, l.workdir, ".")
+	inWorkspace, err = l.forging(ctx, root, l.workdir)
 	if err == nil && l.machine {
 		var over *os.Root
 		if over, err = os.OpenRoot(image.UpperDir); err == nil {
-			inMachine, err = l.forging(ctx, over, "/", ".")
+			inMachine, err = l.forging(ctx, over, "/")
 			_ = over.Close()
 		}
 	}
@@ -78,39 +79,18 @@ func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string
 	return l
 }
 
-// forging returns the forging links below name in root. The checker has the files of root at top. Once the paths have more
+// forging returns the forging links below root. The checker has the files of root at top. Once the paths have more
 // than maxNames bytes, it looks at no further link.
-func (l *linkResolver) forging(ctx context.Context, root *os.Root, top, name string) (all []string, err error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := f.ReadDir(-1)
-	if err := errors.Join(err, f.Close(), context.Cause(ctx)); err != nil {
-		return nil, err
-	}
-	for _, entry := range entries {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+func (l *linkResolver) forging(ctx context.Context, root *os.Root, top string) (all []string, err error) {
+	err = foreign.Walk(root, maxDepth, func(e foreign.Entry) error {
+		if e.Info.Mode()&fs.ModeSymlink != 0 && l.names <= maxNames && l.forges(path.Join(top, e.Path)) {
+			l.names += len(e.Path)
+			all = append(all, e.Path)
 		}
-		if l.names > maxNames {
-			break
-		}
-		at := filepath.Join(name, entry.Name())
-		switch {
-		case entry.IsDir():
-			below, err := l.forging(ctx, root, top, at)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, below...)
-		case entry.Type()&fs.ModeSymlink != 0 && l.forges(path.Join(top, at)):
-			l.names += len(at)
-			all = append(all, at)
-		}
-	}
+		return context.Cause(ctx)
+	})
 	slices.Sort(all)
-	return all, nil
+	return all, err
 }
 
 // harmless are targets of links that packages make outside a workspace.
@@ -118,7 +98,7 @@ var harmless = []string{"/dev/stdout", "/dev/stderr", "/proc/mounts", "/proc/sel
 
 // forges reports whether the absolute path at leads to a denied place.
 func (l *linkResolver) forges(at string) bool {
-	if l.machine && !isBelow(at, l.workdir) && slices.Contains(harmless, l.readlink(at)) {
+	if l.machine && !paths.IsBelow(at, l.workdir) && slices.Contains(harmless, l.readlink(at)) {
 		return false
 	}
 	denied, steps := false, 0
@@ -134,7 +114,7 @@ func (l *linkResolver) forges(at string) bool {
 // denied reports whether a path resolved up to done leads to a denied place. Outside the
 // workspace it may lead to the image's files, which nothing writes to, and to /dev/null.
 func (l *linkResolver) denied(done string, rest []string) bool {
-	within := func(dir string) bool { return isBelow(done, dir) }
+	within := func(dir string) bool { return paths.IsBelow(done, dir) }
 	if done == "/dev" && len(rest) > 0 || done == "/dev/null" && len(rest) == 0 {
 		return false
 	}

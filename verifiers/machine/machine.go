@@ -18,6 +18,7 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
@@ -151,18 +152,18 @@ func newTrust(image *os.Root, env []string, eval family.TerminalEval) *trust {
 	for _, p := range trustedTrees {
 		t.trust(p)
 	}
-	paths := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	search := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
 		if name == "PATH" {
-			paths += ":" + value
+			search += ":" + value
 		} else if slices.Contains(searchPaths, name) {
 			for dir := range strings.SplitSeq(value, ":") {
 				t.trust(dir)
 			}
 		}
 	}
-	for dir := range strings.SplitSeq(paths, ":") {
+	for dir := range strings.SplitSeq(search, ":") {
 		if path.IsAbs(dir) && path.Clean(dir) != "/" {
 			t.trustPrograms(dir)
 		}
@@ -187,18 +188,18 @@ func newTrust(image *os.Root, env []string, eval family.TerminalEval) *trust {
 
 // sealed returns what nothing in the checker's sandbox may change: the trusted trees and files
 // that are no links, except in the directory workdir, and without those in another of them.
-func (t *trust) sealed(workdir string) (paths []string) {
+func (t *trust) sealed(workdir string) (sealed []string) {
 	all := slices.Concat(t.trees, t.closed[:len(t.closed)-len(mountPoints)])
 	slices.Sort(all)
 	for _, p := range all {
-		inside := func(dir string) bool { return isBelow("/"+p, dir) }
+		inside := func(dir string) bool { return paths.IsBelow("/"+p, dir) }
 		info, err := t.image.Lstat(p)
 		if err == nil && info.Mode()&fs.ModeSymlink == 0 && !inside(workdir) &&
-			workspace.InImage(t.image, p) == p && !slices.ContainsFunc(paths, inside) {
-			paths = append(paths, "/"+p)
+			workspace.InImage(t.image, p) == p && !slices.ContainsFunc(sealed, inside) {
+			sealed = append(sealed, "/"+p)
 		}
 	}
-	return paths
+	return sealed
 }
 
 // trust adds a directory or file: where the path leads in the image, and the path itself, since
@@ -292,19 +293,19 @@ func moduleOf(name string) string {
 
 // shows reports whether the checker sees an entry of the candidate's machine.
 func (t *trust) shows(e *layer.Entry) (bool, error) {
-	if slices.ContainsFunc(t.expected, func(p string) bool { return isBelow(e.Path, p) }) {
+	if slices.ContainsFunc(t.expected, func(p string) bool { return paths.IsBelow(e.Path, p) }) {
 		return true, nil
 	}
-	if e.Kind == layer.Directory && slices.ContainsFunc(t.expected, func(p string) bool { return isBelow(p, e.Path) }) {
+	if e.Kind == layer.Directory && slices.ContainsFunc(t.expected, func(p string) bool { return paths.IsBelow(p, e.Path) }) {
 		return true, nil
 	}
 	info, err := t.image.Lstat(e.Path)
 	has := err == nil
 	merged := has && info.IsDir() && e.Kind == layer.Directory // changed below at most
-	trusted := slices.ContainsFunc(t.trees, func(p string) bool { return isBelow(e.Path, p) })
-	closed := slices.ContainsFunc(t.closed, func(p string) bool { return isBelow(e.Path, p) }) ||
+	trusted := slices.ContainsFunc(t.trees, func(p string) bool { return paths.IsBelow(e.Path, p) })
+	closed := slices.ContainsFunc(t.closed, func(p string) bool { return paths.IsBelow(e.Path, p) }) ||
 		isProfile(e.Path) && !slices.Contains(t.profiles, path.Base(e.Path)) || settings.MatchString(e.Path)
-	above := slices.ContainsFunc(slices.Concat(t.trees, t.closed), func(p string) bool { return isBelow(p, e.Path) })
+	above := slices.ContainsFunc(slices.Concat(t.trees, t.closed), func(p string) bool { return paths.IsBelow(p, e.Path) })
 	// A link among modules could lead to what is not looked at here.
 	link := e.Kind == layer.Symlink || e.Kind == layer.Hardlink
 	hook := trusted && (codeByName.MatchString(e.Path) || link && modulePath.MatchString(e.Path))
@@ -330,8 +331,6 @@ func (t *trust) shows(e *layer.Entry) (bool, error) {
 	}
 	return true, nil
 }
-
-func isBelow(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // startFiles returns the files that shells read at their start and that a command is about: shared paths, and
 // names of profiles. A command with hidden files is about something else.
@@ -368,7 +367,7 @@ func (t *trust) shadows(p string) bool {
 	switch {
 	case slices.Contains(t.path, dir):
 		return t.programs[name]
-	case slices.ContainsFunc(t.path, func(bin string) bool { return isBelow(p, bin) }):
+	case slices.ContainsFunc(t.path, func(bin string) bool { return paths.IsBelow(p, bin) }):
 		return true // Python looks for its library there
 	case m == nil:
 		return t.libraries[name]
