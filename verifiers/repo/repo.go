@@ -159,17 +159,17 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (verifiers
 // judge judges the prepared candidate by its tests, unchanged and changed.
 func (c *repoCheck) judge(ctx context.Context, prepared runtime.Sandbox, files, others []contrast.File) (verifiers.Verdict, error) {
 	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
+	command := &testCommand{repoCheck: c, candidate: prepared, tests: slices.Concat(files, others), gold: gold}
 	s := suite.Suite{
-		Engine: c.engine, Input: c.in, Key: c.evaluation(slices.Concat(files, others)), Files: files, Others: others,
+		Engine: c.engine, Input: c.in, Command: command, Key: c.evaluation(command.tests), Files: files, Others: others,
 		Selects:   strings.Join(c.eval.Command.Args(), " "),
 		Certain:   !c.guessed && (len(files) > 0 || slices.ContainsFunc(others, suite.IsTest)),
 		Reference: err == nil, // otherwise there is none, or none that parses
 	}
-	command := &testCommand{repoCheck: c, candidate: prepared, tests: slices.Concat(files, others), gold: gold}
 	if s.Seen, err = c.seen(ctx, files); err != nil {
 		return verifiers.Verdict{}, err
 	}
-	v, err := s.Judge(ctx, command)
+	v, err := s.Judge(ctx)
 	if command.reference != nil {
 		err = errors.Join(err, command.reference.Close(ctx))
 	}

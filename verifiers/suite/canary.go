@@ -10,7 +10,7 @@ import (
 )
 
 // broken returns the hidden files so that no candidate can pass them (the canary).
-func (s suite) broken(drawn contrast.Calibration) []contrast.File {
+func (s Suite) broken(drawn contrast.Calibration) []contrast.File {
 	if s.Redirected != nil {
 		return s.Redirected
 	}

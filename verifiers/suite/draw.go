@@ -15,7 +15,7 @@ import (
 )
 
 // draw lists the changes of the tests and draws the sets of a candidate's runs.
-func (s suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
+func (s Suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
 	python := slices.DeleteFunc(slices.Concat(s.Files, s.Others), func(f contrast.File) bool { return !isPython(f) })
 	if len(python) == 0 {
 		return c, nil
@@ -32,7 +32,7 @@ func (s suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
 	if err != nil || len(s.Files) == 0 || len(found.Edits) == 0 || s.Input.Left != nil {
 		return c, err
 	}
-	exit, err := s.command.Run(ctx, Unsolved, s.Files)
+	exit, err := s.Command.Run(ctx, Unsolved, s.Files)
 	if err != nil && !neverStarted(err) {
 		return c, err
 	}
@@ -46,7 +46,7 @@ func (s suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
 }
 
 // seen reports whether an edit changes a line that authors of candidates can read.
-func (s suite) seen(e contrast.Edit) bool {
+func (s Suite) seen(e contrast.Edit) bool {
 	text := s.Files[slices.IndexFunc(s.Files, func(f contrast.File) bool { return f.Path == e.Path })].Text
 	after, _, _ := strings.Cut(text[e.End:], "\n")
 	line := "\n" + text[strings.LastIndexByte(text[:e.Start], '\n')+1:e.End] + after + "\n"
@@ -61,7 +61,7 @@ var location = regexp.MustCompile(`([\w.-]+\.py)(?::|", line )(\d+)\b`)
 
 // functions returns the edits of at most maxChanged test functions in random order. Those that fail in the run
 // without a solution come first and, of each, the edits at the assertion at which it fails.
-func (s suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]contrast.Edit) {
+func (s Suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]contrast.Edit) {
 	failed, shown := map[string]bool{}, ""
 	for line := range strings.Lines(colors.ReplaceAllString(unsolved.Stdout.String()+"\n"+unsolved.Stderr.String(), "")) {
 		for _, m := range location.FindAllStringSubmatch(line, -1) {

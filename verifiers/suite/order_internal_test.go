@@ -18,7 +18,7 @@ func TestOrder(t *testing.T) {
 		"pytest -x tests/test_b.py tests/test_a.py":        false,
 		"pytest tests/test_b.py && pytest tests/test_a.py": false,
 	} {
-		if got := (suite{Suite: Suite{Selects: command}}).skips(stopped, drawn); got != want {
+		if got := (Suite{Selects: command}).skips(stopped, drawn); got != want {
 			t.Errorf("%s: %v, want %v", command, got, want)
 		}
 	}

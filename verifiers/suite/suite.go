@@ -31,10 +31,11 @@ import (
 // changed functions in Python. Beside processes that the harness left, only the canary runs, since each run may
 // change the state of these processes.
 type Suite struct {
-	Engine verifiers.Engine
-	Input  verifiers.Input
-	Key    string          // names the evaluation in the store of calibrations
-	Files  []contrast.File // hidden tests in Python
+	Engine  verifiers.Engine
+	Input   verifiers.Input
+	Command Command         // runs the tests
+	Key     string          // names the evaluation in the store of calibrations
+	Files   []contrast.File // hidden tests in Python
 	// Seen are texts of tests that authors of candidates can read. A candidate that finds a line of them
 	// changed knows in which run it is.
 	Seen []string
@@ -73,12 +74,6 @@ type Command interface {
 	Unchanged(ctx context.Context) (verifiers.Verdict, error)
 }
 
-// suite is one verification.
-type suite struct {
-	Suite
-	command Command
-}
-
 // ErrReference means that the reference solution does not fit what it should solve.
 var ErrReference = errors.New("the gold patch does not apply")
 
@@ -103,18 +98,14 @@ const (
 )
 
 // Judge returns the verdict on the candidate.
-func (s Suite) Judge(ctx context.Context, c Command) (verifiers.Verdict, error) {
-	return suite{s, c}.judge(ctx)
-}
-
-func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
+func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 	off := s.Input.Contrast == contrast.Off
 	if len(s.Files)+len(s.Others) == 0 || off {
 		sum := contrast.Summary{State: contrast.None}
 		if off {
 			sum.State = string(contrast.Off)
 		}
-		v, err := s.command.Unchanged(ctx)
+		v, err := s.Command.Unchanged(ctx)
 		return s.executed(v, sum, "none"), err
 	}
 	drawn, err := s.Input.Calibrations.Get(ctx, s.storeKey("drawn"), func() (contrast.Calibration, error) { return s.draw(ctx) })
@@ -163,7 +154,7 @@ func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
 		return s.cannotFail(v, sum, drawn), nil
 	}
 	if _, ran := ends[canaryRun]; !ran {
-		if ends[canaryRun], err = s.command.Run(ctx, Candidate, s.broken(drawn)); err != nil {
+		if ends[canaryRun], err = s.Command.Run(ctx, Candidate, s.broken(drawn)); err != nil {
 			return verifiers.Verdict{}, err
 		}
 	}
@@ -178,7 +169,7 @@ func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
 
 // runs returns the candidate's runs with changed tests: at most two once there is a calibration, and one
 // where [contrast.Quick] suffices.
-func (s suite) runs(sets []contrast.Set, calibrated, cannotFail bool) (runs []int) {
+func (s Suite) runs(sets []contrast.Set, calibrated, cannotFail bool) (runs []int) {
 	quick := s.Input.Contrast == contrast.Quick
 	switch {
 	case calibrated || s.Reference:
@@ -206,7 +197,7 @@ func usable(sets []contrast.Set) (runs []int) {
 }
 
 // tryUsable makes a run with a calibrated set if the set of a quick judgement turned out to be of no use.
-func (s suite) tryUsable(ctx context.Context, c contrast.Calibration, ends map[int]runtime.Exit) error {
+func (s Suite) tryUsable(ctx context.Context, c contrast.Calibration, ends map[int]runtime.Exit) error {
 	left := usable(c.Sets)
 	if s.Input.Contrast != contrast.Quick || len(left) == 0 || slices.ContainsFunc(left, func(i int) bool { _, ran := ends[i]; return ran }) {
 		return nil
@@ -216,21 +207,21 @@ func (s suite) tryUsable(ctx context.Context, c contrast.Calibration, ends map[i
 	return err
 }
 
-func (s suite) storeKey(kind string) string { return contrast.Key(s.Input.Image.Digest, s.Key, kind) }
+func (s Suite) storeKey(kind string) string { return contrast.Key(s.Input.Image.Digest, s.Key, kind) }
 
 // try makes the runs in random order, until the unchanged tests fail. The verdict is on these.
-func (s suite) try(ctx context.Context, runs []int, drawn contrast.Calibration, sets []contrast.Set) (v verifiers.Verdict, ends map[int]runtime.Exit, err error) {
+func (s Suite) try(ctx context.Context, runs []int, drawn contrast.Calibration, sets []contrast.Set) (v verifiers.Verdict, ends map[int]runtime.Exit, err error) {
 	rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
 	exits, errs := make([]runtime.Exit, len(runs)), make([]error, len(runs))
 	err = s.each(ctx, "the tests, unchanged and changed", len(runs), func(ctx context.Context, i int) (err error) {
 		switch run := runs[i]; run {
 		case unchangedRun:
-			if v, err = s.command.Unchanged(ctx); err == nil && v.Status != verifiers.Passed {
+			if v, err = s.Command.Unchanged(ctx); err == nil && v.Status != verifiers.Passed {
 				err = errEnough
 			}
 			return err
 		case canaryRun:
-			exits[i], errs[i] = s.command.Run(ctx, Candidate, s.broken(drawn))
+			exits[i], errs[i] = s.Command.Run(ctx, Candidate, s.broken(drawn))
 		default:
 			exits[i], errs[i] = s.changed(ctx, Candidate, sets[run].Edits)
 		}
@@ -248,11 +239,11 @@ func (s suite) try(ctx context.Context, runs []int, drawn contrast.Calibration, 
 	return v, ends, cmp.Or(err, cmp.Or(errs...))
 }
 
-// errEnough ends [suite.each] early.
+// errEnough ends [Suite.each] early.
 var errEnough = errors.New("no more runs are needed")
 
 // each makes n runs, several at a time where the host has room, until one returns an error.
-func (s suite) each(ctx context.Context, what string, n int, run func(ctx context.Context, i int) error) error {
+func (s Suite) each(ctx context.Context, what string, n int, run func(ctx context.Context, i int) error) error {
 	group, running := errgroup.WithContext(ctx)
 	for i := 0; i < n && running.Err() == nil; i++ {
 		give, spare := func() {}, false
@@ -276,7 +267,7 @@ func (s suite) each(ctx context.Context, what string, n int, run func(ctx contex
 }
 
 // contrasted returns the verdict on a candidate that passed if a calibrated set tells it.
-func (s suite) contrasted(v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration, ends map[int]runtime.Exit) (verifiers.Verdict, bool) {
+func (s Suite) contrasted(v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration, ends map[int]runtime.Exit) (verifiers.Verdict, bool) {
 	if !c.Reference {
 		return v, false
 	}
@@ -311,7 +302,7 @@ func refuse(pass verifiers.Verdict, reason, message string, sum contrast.Summary
 
 // uncalibrated judges a candidate that passed and failed the canary: one that follows all changed
 // functions that the command runs fails, and one that follows some is doubtful.
-func (s suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, drawn contrast.Calibration, ends map[int]runtime.Exit) verifiers.Verdict {
+func (s Suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, drawn contrast.Calibration, ends map[int]runtime.Exit) verifiers.Verdict {
 	exit, ran := ends[allSet]
 	if !ran {
 		return s.executed(v, sum, "failed")
@@ -334,7 +325,7 @@ func (s suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, drawn con
 }
 
 // executed returns the verdict on a candidate that may have passed. canary is its end on broken tests.
-func (s suite) executed(v verifiers.Verdict, sum contrast.Summary, canary string) verifiers.Verdict {
+func (s Suite) executed(v verifiers.Verdict, sum contrast.Summary, canary string) verifiers.Verdict {
 	if v.Status != verifiers.Passed {
 		return v
 	}
@@ -344,7 +335,7 @@ func (s suite) executed(v verifiers.Verdict, sum contrast.Summary, canary string
 
 // cannotFail returns the verdict if broken tests pass without a candidate: the pack's fault, or
 // the command may not use the files.
-func (s suite) cannotFail(v verifiers.Verdict, sum contrast.Summary, drawn contrast.Calibration) verifiers.Verdict {
+func (s Suite) cannotFail(v verifiers.Verdict, sum contrast.Summary, drawn contrast.Calibration) verifiers.Verdict {
 	switch {
 	case !s.Certain:
 		return s.executed(v, sum, "none")
@@ -356,9 +347,9 @@ func (s suite) cannotFail(v verifiers.Verdict, sum contrast.Summary, drawn contr
 
 // passesBroken returns the verdict on a candidate that passes broken tests: its own fault unless
 // the empty candidate passes them, too.
-func (s suite) passesBroken(ctx context.Context, v verifiers.Verdict, sum contrast.Summary, c, drawn contrast.Calibration) (verifiers.Verdict, error) {
+func (s Suite) passesBroken(ctx context.Context, v verifiers.Verdict, sum contrast.Summary, c, drawn contrast.Calibration) (verifiers.Verdict, error) {
 	if !c.Reference {
-		exit, err := s.command.Run(ctx, Unsolved, s.broken(drawn))
+		exit, err := s.Command.Run(ctx, Unsolved, s.broken(drawn))
 		switch {
 		case err != nil && !neverStarted(err):
 			return verifiers.Verdict{}, err
@@ -377,7 +368,7 @@ func refuseBroken(v verifiers.Verdict, sum contrast.Summary) verifiers.Verdict {
 
 // skips reports whether a test that fails without a solution did not fail in the run with the canary,
 // although a later one did: a candidate may skip it.
-func (s suite) skips(exit runtime.Exit, drawn contrast.Calibration) bool {
+func (s Suite) skips(exit runtime.Exit, drawn contrast.Calibration) bool {
 	if len(drawn.Sets) == 0 {
 		return false
 	}
@@ -388,7 +379,7 @@ func (s suite) skips(exit runtime.Exit, drawn contrast.Calibration) bool {
 }
 
 // before reports whether e's test runs before other's: files that the command names run in the command's order.
-func (s suite) before(e, other contrast.Edit) bool {
+func (s Suite) before(e, other contrast.Edit) bool {
 	at, otherAt := strings.Index(s.Selects, path.Base(e.Path)), strings.Index(s.Selects, path.Base(other.Path))
 	if e.Path != other.Path && at >= 0 && otherAt >= 0 {
 		return at < otherAt
@@ -402,11 +393,11 @@ func neverStarted(err error) bool {
 
 // malformed turns a failure into a fault of the pack if the image's python3 does not compile a hidden test
 // file, and the command reports the same without a candidate.
-func (s suite) malformed(ctx context.Context, v verifiers.Verdict, drawn contrast.Calibration) (verifiers.Verdict, error) {
+func (s Suite) malformed(ctx context.Context, v verifiers.Verdict, drawn contrast.Calibration) (verifiers.Verdict, error) {
 	if len(drawn.Broken) == 0 || !syntaxError.MatchString(v.Stderr.String()+v.Stdout.String()) {
 		return v, nil
 	}
-	exit, err := s.command.Run(ctx, Unsolved, s.Files)
+	exit, err := s.Command.Run(ctx, Unsolved, s.Files)
 	if err != nil && !neverStarted(err) {
 		return v, err
 	}
@@ -421,7 +412,7 @@ var syntaxError = regexp.MustCompile(`SyntaxError|IndentationError|TabError`)
 
 // calibration returns the stored calibration. If there is none, it makes one from what was
 // drawn, if that is not nil and there is a reference solution. ends are the candidate's runs.
-func (s suite) calibration(ctx context.Context, drawn *contrast.Calibration, ends map[int]runtime.Exit) (contrast.Calibration, error) {
+func (s Suite) calibration(ctx context.Context, drawn *contrast.Calibration, ends map[int]runtime.Exit) (contrast.Calibration, error) {
 	return s.Input.Calibrations.Get(ctx, s.storeKey(contrast.Calibrated), func() (contrast.Calibration, error) {
 		if drawn == nil || !s.Reference {
 			return contrast.Calibration{}, errNoReference
@@ -432,7 +423,7 @@ func (s suite) calibration(ctx context.Context, drawn *contrast.Calibration, end
 
 // calibrate finds out which of the drawn sets make the reference fail or, if none does, whether the canary
 // does. ends are the runs that a candidate made that is the reference.
-func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends map[int]runtime.Exit) (c contrast.Calibration, err error) {
+func (s Suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends map[int]runtime.Exit) (c contrast.Calibration, err error) {
 	c.Reference, c.Seen = true, drawn.Seen
 	exits := map[int]runtime.Exit{}
 	if s.Input.Reference {
@@ -446,7 +437,7 @@ func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends m
 			made[i], err = s.changed(ctx, Reference, drawn.Sets[runs[i]].Edits)
 			return err
 		}
-		if made[i], err = s.command.Run(ctx, Reference, slices.Concat(s.Files, s.Others)); neverStarted(err) || err == nil && !made[i].Success() {
+		if made[i], err = s.Command.Run(ctx, Reference, slices.Concat(s.Files, s.Others)); neverStarted(err) || err == nil && !made[i].Success() {
 			err = errEnough // it shows nothing if it fails the unchanged tests
 		}
 		return err
@@ -476,7 +467,7 @@ func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends m
 	}
 	exit, ran := exits[canaryRun]
 	if !ran || broken != Reference {
-		exit, err = s.command.Run(ctx, broken, s.broken(drawn))
+		exit, err = s.Command.Run(ctx, broken, s.broken(drawn))
 	}
 	if err != nil && !neverStarted(err) {
 		return c, err
@@ -487,7 +478,7 @@ func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends m
 
 // setOf returns the set for a run in which the reference failed with these edits. all has an edit
 // of every function.
-func (s suite) setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set {
+func (s Suite) setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set {
 	set := contrast.Set{Edits: edits}
 	if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
 		set.Failures = failures(exit.Stdout, exit.Stderr) // of the rows of a table, each is one
@@ -519,7 +510,7 @@ func endsAs(exit runtime.Exit, set contrast.Set) bool {
 }
 
 // changed runs the command with the edits applied to the hidden files.
-func (s suite) changed(ctx context.Context, on Subject, edits []contrast.Edit) (runtime.Exit, error) {
+func (s Suite) changed(ctx context.Context, on Subject, edits []contrast.Edit) (runtime.Exit, error) {
 	files := slices.Clone(s.Files)
 	for i, f := range files {
 		text, err := contrast.Apply(f, edits...)
@@ -528,5 +519,5 @@ func (s suite) changed(ctx context.Context, on Subject, edits []contrast.Edit) (
 		}
 		files[i].Text = text
 	}
-	return s.command.Run(ctx, on, files)
+	return s.Command.Run(ctx, on, files)
 }

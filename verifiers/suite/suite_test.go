@@ -116,7 +116,8 @@ func TestRuns(t *testing.T) {
 				var got runs
 				for _, later := range []bool{false, true} {
 					c := command{follows: tt.follows, runs: map[suite.Subject]int{}}
-					v, err := s.Judge(t.Context(), &c)
+					s.Command = &c
+					v, err := s.Judge(t.Context())
 					if err != nil || v.Assurance != tt.assurance || v.Reason != tt.reason {
 						t.Errorf("%v: %+v", err, v)
 					}
@@ -134,15 +135,15 @@ func TestRuns(t *testing.T) {
 // that is cancelled judges nothing.
 func TestFailing(t *testing.T) {
 	for _, pace := range []verifiers.Pace{nil, idle{}} {
-		s := suite.Suite{Key: "k", Others: []contrast.File{{Path: "t.sh", Text: source}}, Input: verifiers.Input{Pace: pace}}
 		c := &command{wrong: true, runs: map[suite.Subject]int{}}
-		if v, err := s.Judge(t.Context(), c); err != nil || v.Reason != "checker_failed" {
+		s := suite.Suite{Command: c, Key: "k", Others: []contrast.File{{Path: "t.sh", Text: source}}, Input: verifiers.Input{Pace: pace}}
+		if v, err := s.Judge(t.Context()); err != nil || v.Reason != "checker_failed" {
 			t.Errorf("%v: %+v", err, v)
 		}
 		enough := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(enough)
-		if v, err := s.Judge(ctx, c); !errors.Is(err, enough) {
+		if v, err := s.Judge(ctx); !errors.Is(err, enough) {
 			t.Errorf("%v: %+v", err, v)
 		}
 	}

@@ -450,7 +450,7 @@ func (c *terminalCheck) services() (all []service.Service) {
 
 // judge judges by the checker, unchanged and changed. Only the reference itself has a reference.
 func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdict, error) {
-	s := suite.Suite{Engine: c.engine, Input: c.in, Reference: c.in.Reference}
+	s := suite.Suite{Engine: c.engine, Input: c.in, Command: c, Reference: c.in.Reference}
 	all, err := c.hiddenTests(ctx, dir, &s)
 	if err != nil {
 		return verifiers.Verdict{}, err
@@ -461,13 +461,13 @@ func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdic
 	}
 	c.unchanged = slices.Concat(s.Files, s.Others)
 	s.Key = fmt.Sprintf("%q %s", c.unchanged, digests.Evaluation)
-	v, err := s.Judge(ctx, c)
+	v, err := s.Judge(ctx)
 	if err == nil && v.Reason == suite.CannotFail && c.eval.Checker.Reward { // a reward need not follow from how tests end
 		s.Files, s.Certain = nil, false
 		c.redirect(&s, all)
 		c.unchanged = s.Others
 		s.Key += " redirected"
-		v, err = s.Judge(ctx, c)
+		v, err = s.Judge(ctx)
 	}
 	if c.in.Left != nil {
 		v = v.With("processes", "kept")
