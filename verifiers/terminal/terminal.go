@@ -102,7 +102,7 @@ func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input,
 	if err != nil {
 		return verifiers.Verdict{}, errors.Join(fmt.Errorf("restore the machine: %w", err), done())
 	}
-	verdict, err := (&terminalCheck{scene: scene{engine: e, in: in, sealed: m.Sealed, eval: eval}, image: m.Image, capabilities: capabilities}).verify(ctx)
+	verdict, err := (&terminalCheck{engine: e, in: in, eval: eval, image: m.Image, sealed: m.Sealed, capabilities: capabilities}).verify(ctx)
 	if len(m.Restored) > 0 && err == nil {
 		verdict = verdict.With("restored", m.Restored)
 	}
@@ -129,28 +129,23 @@ func needed(commands []string, p verifiers.Permissions) ([]string, *verifiers.Ve
 
 // terminalCheck is one verification.
 type terminalCheck struct {
-	scene
+	engine       verifiers.Engine
+	in           verifiers.Input
+	eval         family.TerminalEval
 	image        runtime.Image // of in, with the changes of the candidate if it is a machine
 	capabilities []string
+	sealed       []string           // paths that nothing may change
+	separate     bool               // the image is the checker's own; of the candidate there are only
+	artifacts    []artifact         // these
 	redirected   bool               // a suite has files that leave their reward elsewhere
 	unchanged    []contrast.File    // which other runs replace; written as late, or their age would tell the run
 	passed       *verifiers.Verdict // on the unchanged tests, which run once: a kept server may answer once
 }
 
-// A scene is what the checker finds in its sandbox: the candidate, the hidden files, and their environment.
-type scene struct {
-	engine    verifiers.Engine
-	in        verifiers.Input
-	eval      family.TerminalEval
-	sealed    []string   // paths that nothing may change
-	separate  bool       // the image is the checker's own; of the candidate there are only
-	artifacts []artifact // these
-}
-
-func (c *scene) workdir() string { return c.in.Task.Environment().Workdir }
+func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdir }
 
 // tests returns where the hidden files are, in the sandbox and in a stage; "" if the task has none.
-func (c *scene) tests() (inside, stagedTests string) {
+func (c *terminalCheck) tests() (inside, stagedTests string) {
 	switch {
 	case c.eval.Checker.Path != "":
 		return c.eval.Checker.Mount, checkerDir
@@ -399,8 +394,7 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 	if err != nil {
 		return ran, err
 	}
-	args := c.eval.Checker.Args()
-	args, command := verifiers.HideCommand(args)
+	args, command := verifiers.HideCommand(c.eval.Checker.Args())
 	args, own, err := c.in.Beside(c.services(), args)
 	if err != nil {
 		return ran, err
@@ -503,7 +497,7 @@ func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contr
 }
 
 // testsInImage reports whether the tests are in the checker's own image, where Harbor has them: at paths.CheckerMount.
-func (c *scene) testsInImage() bool { return c.separate && c.eval.Checker.Path == "" }
+func (c *terminalCheck) testsInImage() bool { return c.separate && c.eval.Checker.Path == "" }
 
 // hiddenTests finds the hidden files of a suite, which are staged in dir or in the checker's own image: the tests in
 // Python or, if there are none, all but the checker's script. It returns all that can be changed.
