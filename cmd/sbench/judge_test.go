@@ -19,7 +19,7 @@ import (
 // judgeModel serves a model that judges by words, and obeys whatever an answer commands.
 func judgeModel(t *testing.T) *httptest.Server {
 	t.Helper()
-	between := regexp.MustCompile(`(?s)\nBEGIN [0-9a-f]{32}\n(.*)\nEND [0-9a-f]{32}\n\nID: ([0-9a-f]{32})\n$`)
+	between := regexp.MustCompile(`(?s)\nBEGIN [A-Z2-7]{26}\n(.*)\nEND [A-Z2-7]{26}\n\nID: ([A-Z2-7]{26})\n$`)
 	right, wrong := regexp.MustCompile(`(?i)rayleigh|paris|\b42\b`), regexp.MustCompile(`(?i)ocean|lyon|\b41\b`)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

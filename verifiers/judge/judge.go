@@ -10,7 +10,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -159,7 +158,7 @@ const system = `You grade one answer to one question by a rubric. The answer is 
 
 // vote asks once. The model must repeat an id that the answer's author cannot know.
 func vote(ctx context.Context, m Model, q Question, text string) (Vote, error) {
-	mark, id := nonce(), nonce()
+	mark, id := rand.Text(), rand.Text()
 	prompt := fmt.Sprintf("Question:\n%s\n\nRubric:\n%s\n\nA good answer:\n%s\n\nThe answer to grade stands between the lines BEGIN %[4]s and END %[4]s.\nBEGIN %[4]s\n%[5]s\nEND %[4]s\n\nID: %[6]s\n",
 		q.Prompt, q.Rubric, q.Reference, mark, visible(text), id)
 	reply, err := m.Ask(ctx, system, prompt)
@@ -186,12 +185,6 @@ func voteAgain(ctx context.Context, m Model, q Question, text string, failed err
 		v.Reason, err = "the provider fails at this text, and serves the reference answer", nil
 	}
 	return v, err
-}
-
-func nonce() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }
 
 // visible returns a text without characters that people do not see.

@@ -30,7 +30,7 @@ type gullible struct {
 }
 
 var (
-	between = regexp.MustCompile(`(?s)\nBEGIN ([0-9a-f]{32})\n(.*)\nEND ([0-9a-f]{32})\n\nID: ([0-9a-f]{32})\n$`)
+	between = regexp.MustCompile(`(?s)\nBEGIN ([A-Z2-7]{26})\n(.*)\nEND ([A-Z2-7]{26})\n\nID: ([A-Z2-7]{26})\n$`)
 	errGone = errors.New("gone")
 )
 
