@@ -2,10 +2,8 @@ package pack
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
 )
 
 // Names of the files and directories of a pack.
@@ -202,20 +201,12 @@ func (b *Builder) line(row *Row) ([]byte, error) {
 	if err := b.references.set(row); err != nil {
 		return nil, err
 	}
-	text, err := marshal(row)
+	text, err := document.Marshal(row)
+	text = append(text, '\n')
 	if err == nil && len(text) > compiler.MaxLine {
 		err = fmt.Errorf("the row has %d bytes, more than %d", len(text), compiler.MaxLine)
 	}
 	return text, err
-}
-
-// marshal writes one value as a line of JSON, with sorted keys in maps.
-func marshal(v any) ([]byte, error) {
-	var line bytes.Buffer
-	enc := json.NewEncoder(&line)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return line.Bytes(), err
 }
 
 // problem returns one problem at the place, as an error. path is relative to p.Path.

@@ -32,6 +32,15 @@ func Indented(v Value) []byte {
 	return b.Bytes()
 }
 
+// Marshal returns a Go value as JSON without white space, in which < > & are themselves. Keys of maps are sorted.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
 // appendValue appends v in canonical form, but numbers only if canonical is set.
 func appendValue(dst []byte, v Value, canonical bool) []byte {
 	comma := func(i int) {

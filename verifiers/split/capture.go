@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/workspace/foreign"
 )
@@ -216,7 +217,7 @@ func (c *capture) observe(ctx context.Context, name, kind, parser string, limits
 	o.digest, o.kind, o.size = new(a.digest()), kind, &a.size
 	value, err := a.value(ctx, parser, c.python)
 	if err == nil {
-		o.value, err = marshal(value)
+		o.value, err = document.Marshal(value)
 	}
 	if len(o.value) > room {
 		err = tooMuchEvidence()

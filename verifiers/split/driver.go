@@ -68,7 +68,7 @@ func (c *check) askOne(ctx context.Context, s subject, driver compiler.SplitProg
 	if how != "" {
 		return nil, &broken{driverDir, fmt.Sprintf("question %d: %s", i, how), exit}
 	}
-	return marshal(struct {
+	return document.Marshal(struct {
 		Index    int             `json:"index"`
 		Question json.RawMessage `json:"question"`
 		Sandbox  string          `json:"sandbox"`

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -95,7 +94,7 @@ func (o *oracle) broken(ctx context.Context, how string) error {
 }
 
 func (o *oracle) say(ctx context.Context, message any) error {
-	text, err := marshal(message)
+	text, err := document.Marshal(message)
 	if err != nil {
 		return err
 	}
@@ -173,14 +172,4 @@ func (o *oracle) close(ctx context.Context) (err error) {
 		err = o.err
 	}
 	return errors.Join(err, o.sandbox.Close(ctx))
-}
-
-// marshal returns a value as compact JSON in which < > & are themselves. Keys are sorted, since those of the structs
-// of this package are.
-func marshal(value any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

@@ -72,7 +72,7 @@ func (a *artifact) manifest() any { return object{"nodes": append([]node{}, a.no
 func (a *artifact) digest() string {
 	content := a.content
 	if a.tree {
-		content, _ = marshal(a.manifest()) // of strings and numbers
+		content, _ = document.Marshal(a.manifest()) // of strings and numbers
 	}
 	return digest(content)
 }

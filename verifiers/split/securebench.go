@@ -127,7 +127,7 @@ func (t *conversation) ask(ctx context.Context, message object, types ...string)
 
 // tell sends evidence and notes its digest.
 func (t *conversation) tell(ctx context.Context, message, evidence object, done *checkSummary) error {
-	text, err := marshal(evidence)
+	text, err := document.Marshal(evidence)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (t *conversation) evaluate(ctx context.Context, check securebench.Check, ad
 	request := challenge.Raw()
 	if adapter.Format != "" {
 		var err error
-		request, err = marshal(object{
+		request, err = document.Marshal(object{
 			"format": "securebench.adapter-request/v2", "challenge_id": id, "evaluation_id": evaluation, "challenge": json.RawMessage(request), "trusted_helpers": object{},
 		})
 		if err != nil {
