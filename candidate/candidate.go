@@ -85,15 +85,15 @@ func (c Candidate) StoredTree() (workspace.StoredTree, error) {
 	return workspace.StoredTree{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
 }
 
-// TreeDigest returns the digest of the candidate's workspace as it is now. maxBytes is as for
-// workspace.StoredTree.Digest.
+// TreeDigest returns the digest of the candidate's workspace as it is now. maxBytes is what bounded the workspace when it
+// was stored; 0 means 8 GiB.
 func (c Candidate) TreeDigest(ctx context.Context, maxBytes int64) (string, error) {
 	tree, err := c.StoredTree()
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = tree.Root.Close() }()
-	report, err := tree.Digest(ctx, maxBytes)
+	report, err := tree.Copy(ctx, nil, workspace.TreeOptions{MaxBytes: maxBytes})
 	return report.Digest, err
 }
 

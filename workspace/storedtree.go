@@ -49,12 +49,6 @@ func (t StoredTree) list(ctx context.Context) (*attributesReader, error) {
 // DigestOf returns "sha256:" and the hexadecimal sum of a SHA-256 hash.
 func DigestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
-// Digest is DigestTree for the tree as it was before it was copied. maxBytes is what bounded the tree when it
-// was stored; 0 means 8 GiB.
-func (t StoredTree) Digest(ctx context.Context, maxBytes int64) (TreeReport, error) {
-	return t.Copy(ctx, nil, TreeOptions{MaxBytes: maxBytes})
-}
-
 // Restore is Copy with the tree's original owners and modes, for a directory that no user of the
 // host can reach. It needs CAP_CHOWN if any owner is not the calling process's user, and CAP_DAC_OVERRIDE if a file
 // has several names, one of them in a directory that its owner may not search.

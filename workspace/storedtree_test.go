@@ -119,14 +119,14 @@ func stored(t *testing.T, dir string) workspace.StoredTree {
 
 func TestStoredTreeAndRestored(t *testing.T) {
 	src := owned(t)
-	want, err := stored(t, src).Digest(t.Context(), 0)
+	want, err := stored(t, src).Copy(t.Context(), nil, workspace.TreeOptions{})
 	must.Do(t, err)
 	kept, dir, report := keep(t, src)
 	if report.Digest != want.Digest {
 		t.Errorf("digest of the source %s, reported %s", want.Digest, report.Digest)
 	}
 	removable(t, dir)
-	again, err := kept.Digest(t.Context(), 0)
+	again, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{})
 	must.Do(t, err)
 	if again.Digest != want.Digest {
 		t.Errorf("digest of the kept tree %s, want %s", again.Digest, want.Digest)
@@ -155,12 +155,12 @@ func TestStoredTreePlain(t *testing.T) {
 		}
 		must.Do(t, os.Chown(filepath.Join(dir, "d/file"), 12, 12))
 	}
-	if again, err := kept.Digest(t.Context(), 0); err != nil || again.Digest != report.Digest {
+	if again, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{}); err != nil || again.Digest != report.Digest {
 		t.Errorf("digest %s, want %s, %v", again.Digest, report.Digest, err)
 	}
 	for _, name := range []string{"d/file", "."} {
 		must.Do(t, os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Unix(1, 0)))
-		again, err := kept.Digest(t.Context(), 0)
+		again, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{})
 		if err != nil || again.Digest == report.Digest {
 			t.Errorf("the digest does not cover the time of %s: %v", name, err)
 		}
@@ -238,7 +238,7 @@ func TestStoredTreeDamaged(t *testing.T) {
 				data := must.Read(t, list)
 				kept.List = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 			}
-			if _, err := kept.Digest(t.Context(), 0); !errors.Is(err, workspace.ErrAttributes) {
+			if _, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{}); !errors.Is(err, workspace.ErrAttributes) {
 				t.Errorf("digest: %v", err)
 			}
 			if _, err := kept.Restore(t.Context(), must.OpenRoot(t, tempDir(t)), workspace.TreeOptions{}); err == nil {
@@ -265,14 +265,14 @@ func TestStoredTreeRenamed(t *testing.T) {
 			return errors.Join(err, os.Chtimes(name, time.Time{}, time.Unix(1, 0)))
 		}))
 	}
-	want, err := stored(t, src).Digest(t.Context(), 0)
+	want, err := stored(t, src).Copy(t.Context(), nil, workspace.TreeOptions{})
 	must.Do(t, err)
-	if _, err := kept.Digest(t.Context(), 0); !errors.Is(err, workspace.ErrAttributes) {
+	if _, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{}); !errors.Is(err, workspace.ErrAttributes) {
 		t.Errorf("with the old list: %v", err)
 	}
 	kept.List, err = kept.Renamed(t.Context(), names)
 	must.Do(t, err)
-	if got, err := kept.Digest(t.Context(), 0); err != nil || got.Digest != want.Digest {
+	if got, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{}); err != nil || got.Digest != want.Digest {
 		t.Errorf("digest %s, want %s, %v", got.Digest, want.Digest, err)
 	}
 }

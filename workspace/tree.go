@@ -51,7 +51,6 @@ type TreeOptions struct {
 
 // TreeReport says what a walk over a tree found.
 type TreeReport struct {
-	Files   int64 // regular files
 	Entries int64 // regular files, directories and symbolic links
 	Bytes   int64 // the sum of the regular files' apparent sizes
 
@@ -227,7 +226,6 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 	}
 	switch kind {
 	case unix.S_IFREG:
-		w.report.Files++
 		return w.file(src, dst, name, rel, &st, links)
 	case unix.S_IFDIR:
 		return w.subdir(src, dst, name, rel, &st, depth)

@@ -163,7 +163,7 @@ func (v *verifier) record(n int, r Record) {
 }
 
 func (v *verifier) workspace(n int, path string, r Record) {
-	report, err := workspace.StoredTree{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Digest(v.ctx, r.Provenance.Policy.WorkspaceBytes)
+	report, err := workspace.StoredTree{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Copy(v.ctx, nil, workspace.TreeOptions{MaxBytes: r.Provenance.Policy.WorkspaceBytes})
 	switch {
 	case errors.Is(err, workspace.ErrAttributes):
 		v.wrong(filepath.Clean(path)+workspace.AttributesSuffix, 0, "the workspace of line %d: %v", n, err)
