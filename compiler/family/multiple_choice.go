@@ -46,10 +46,9 @@ type Answer struct {
 
 // MultipleChoiceEval is what is needed to verify a multiple_choice task.
 type MultipleChoiceEval struct {
-	Question string                 `key:"question"`
-	Choices  []string               `key:"choices"`
-	Answers  hidden.Value[[]Answer] // each is right
-	Pattern  string                 `key:"answer_pattern"` // has one group; "" if there is none
+	Choices []string               `key:"choices"`
+	Answers hidden.Value[[]Answer] // each is right
+	Pattern string                 `key:"answer_pattern"` // has one group; "" if there is none
 }
 
 // MultipleChoiceOf returns what is needed to verify a task of the family.

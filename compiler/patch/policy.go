@@ -11,7 +11,6 @@ import (
 // A Rule names files that steer how tests run. They belong to the tests, unless a task allows a
 // candidate to change them.
 type Rule struct {
-	Kind string // describes the files in messages
 	// Tools are programs that read the files. The rule counts for a command that runs one of them, and for
 	// a command that runs a program unknown to the rules, such as a script, since it may start any tool. A
 	// rule without tools always counts.
@@ -22,29 +21,27 @@ type Rule struct {
 }
 
 var rules = sync.OnceValue(func() []Rule {
-	rule := func(kind, tools, globs string) Rule {
-		return Rule{Kind: kind, Tools: strings.Fields(tools), Globs: strings.Fields(globs)}
-	}
-	return []Rule{
-		rule("configuration of tests", "", `conftest.py pytest.ini .pytest.ini pytest.toml .pytest.toml pyproject.toml setup.cfg tox.ini noxfile.py .coveragerc jest.config.* jest.setup.*
-			vitest.config.* vitest.setup.* vitest.workspace.* karma.conf.* .mocharc* .nycrc* playwright.config.* cypress.config.* ava.config.* .rspec phpunit.xml* *.runsettings`),
-		rule("loaded by an interpreter by itself", "", `sitecustomize.py usercustomize.py *.pth *.pyc *.pyo __pycache__/ *.egg-link *.dist-info/ *.egg-info/
+	rule := func(tools, globs string) Rule { return Rule{strings.Fields(tools), strings.Fields(globs)} }
+	return []Rule{ // the first is the configuration of test tools, and what interpreters load by themselves
+		rule("", `conftest.py pytest.ini .pytest.ini pytest.toml .pytest.toml pyproject.toml setup.cfg tox.ini noxfile.py .coveragerc jest.config.* jest.setup.*
+			vitest.config.* vitest.setup.* vitest.workspace.* karma.conf.* .mocharc* .nycrc* playwright.config.* cypress.config.* ava.config.* .rspec phpunit.xml* *.runsettings
+			sitecustomize.py usercustomize.py *.pth *.pyc *.pyo __pycache__/ *.egg-link *.dist-info/ *.egg-info/
 			entry_points.txt pyvenv.cfg .npmrc .yarnrc* .node-version .nvmrc .python-version .tool-versions .envrc .env`),
-		rule("Python", "python python2 python3 pytest py.test unittest doctest coverage tox nox nosetests nose2 trial django-admin", ""),
-		rule("shell", "bats shellspec", "*.bats .bashrc .bash_profile .profile"),
-		rule("make and the like", "make gmake cmake ctest ninja meson just task bazel bazelisk scons docker podman", `makefile gnumakefile *.mk justfile taskfile.y*ml
+		rule("python python2 python3 pytest py.test unittest doctest coverage tox nox nosetests nose2 trial django-admin", ""),
+		rule("bats shellspec", "*.bats .bashrc .bash_profile .profile"),
+		rule("make gmake cmake ctest ninja meson just task bazel bazelisk scons docker podman", `makefile gnumakefile *.mk justfile taskfile.y*ml
 			cmakelists.txt *.cmake meson.build meson.options meson_options.txt configure configure.ac sconstruct sconscript build.bazel module.bazel workspace.bazel *.bzl
 			dockerfile* containerfile docker-compose*.y*ml compose.y*ml`),
-		rule("JavaScript", "node npm npx yarn pnpm bun deno jest vitest mocha ava karma cypress playwright ng nx turbo lerna tsc", `package.json package-lock.json
+		rule("node npm npx yarn pnpm bun deno jest vitest mocha ava karma cypress playwright ng nx turbo lerna tsc", `package.json package-lock.json
 			npm-shrinkwrap.json pnpm-lock.yaml pnpm-workspace.yaml yarn.lock babel.config.* .babelrc* webpack.config.* rollup.config.* vite.config.* tsconfig*.json
 			nx.json turbo.json lerna.json bunfig.toml deno.json*`),
-		rule("Go", "go gotestsum ginkgo", "go.mod go.sum go.work go.work.sum"),
-		rule("Rust", "cargo rustc", "cargo.toml cargo.lock build.rs rust-toolchain* .cargo/"),
-		rule("Java and Kotlin", "mvn mvnw gradle gradlew sbt ant java", "pom.xml build.gradle* settings.gradle* gradle.properties gradlew* mvnw* .mvn/ build.sbt build.xml"),
-		rule("C#", "dotnet msbuild", "*.csproj *.fsproj *.sln directory.build.* nuget.config global.json"),
-		rule("Ruby and PHP", "ruby bundle rake rspec minitest php composer phpunit", "gemfile gemfile.lock rakefile *.gemspec composer.json composer.lock"),
-		rule("Perl", "perl prove", "makefile.pl build.pl .proverc"),
-		rule("others", "mix swift dart flutter stack cabal", "mix.exs mix.lock package.swift package.resolved pubspec.yaml stack.yaml cabal.project *.cabal"),
+		rule("go gotestsum ginkgo", "go.mod go.sum go.work go.work.sum"),
+		rule("cargo rustc", "cargo.toml cargo.lock build.rs rust-toolchain* .cargo/"),
+		rule("mvn mvnw gradle gradlew sbt ant java", "pom.xml build.gradle* settings.gradle* gradle.properties gradlew* mvnw* .mvn/ build.sbt build.xml"),
+		rule("dotnet msbuild", "*.csproj *.fsproj *.sln directory.build.* nuget.config global.json"),
+		rule("ruby bundle rake rspec minitest php composer phpunit", "gemfile gemfile.lock rakefile *.gemspec composer.json composer.lock"),
+		rule("perl prove", "makefile.pl build.pl .proverc"),
+		rule("mix swift dart flutter stack cabal", "mix.exs mix.lock package.swift package.resolved pubspec.yaml stack.yaml cabal.project *.cabal"),
 	}
 })
 
