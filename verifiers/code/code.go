@@ -201,11 +201,8 @@ func (c *codeCheck) canary(ctx context.Context, run codeTry) (verifiers.Verdict,
 }
 
 func (c *codeCheck) calibration(ctx context.Context, kind string, calibrate func() (contrast.Calibration, error)) (contrast.Calibration, error) {
-	return c.in.Calibrations.Get(ctx, c.key(kind), calibrate)
-}
-
-func (c *codeCheck) key(kind string) string {
-	return contrast.Key(c.in.Image.Digest, c.user(), c.eval.Tests, codeSolution(c.eval), c.eval.Prompt, c.eval.StarterCode, pool.Programs(), kind)
+	key := contrast.Key(c.in.Image.Digest, c.user(), c.eval.Tests, codeSolution(c.eval), c.eval.Prompt, c.eval.StarterCode, pool.Programs(), kind)
+	return c.in.Calibrations.Get(ctx, key, calibrate)
 }
 
 // calibrate finds the strongest way in which the reference solution passes.

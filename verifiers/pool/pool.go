@@ -66,8 +66,7 @@ const (
 
 // Engine is what a pool needs from the runtime. Its methods are safe for concurrent use.
 type Engine interface {
-	// Create makes a sandbox, which the pool closes.
-	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+	contrast.Sandboxes
 	// NewVolume makes a volume, which the pool closes after the sandboxes that mount it.
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
 }
