@@ -23,7 +23,7 @@ type Inspection struct {
 	Line       int                 `json:"line"` // of the task's row in the pack
 	Candidate  string              `json:"candidate_kind"`
 	Digests    compiler.Digests    `json:"digests"`
-	Components []ComponentFiles    `json:"components"`         // agent, test_sandbox, evaluator and result
+	Components []ComponentFiles    `json:"components"`         // agent, test_sandbox and evaluator
 	Problems   []string            `json:"problems,omitempty"` // such as missing files
 	Metadata   map[string]any      `json:"metadata"`           // for people and records, never for a harness
 	Summary    []InspectedResource `json:"resources"`          // every value of the task
@@ -65,7 +65,7 @@ type InspectOptions struct {
 	Provider bool   // the harness has a provider
 }
 
-// Inspect returns what agent, test_sandbox, evaluator and result see of a task. Missing
+// Inspect returns what agent, test_sandbox, evaluator and result see of a task. A result has no files. Missing
 // files are Problems of the inspection, not errors.
 func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspection, error) {
 	if t.Stepped() {
@@ -92,7 +92,6 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 			{compiler.Agent, agent},
 			{compiler.TestSandbox, sandbox},
 			{compiler.Evaluator, in.files(resourcePlan(t, p, compiler.Evaluator))},
-			{compiler.Result, in.summary(t)},
 		},
 		Metadata: t.Metadata(),
 		Summary:  in.resources(t),
@@ -157,20 +156,6 @@ func (in *inspector) show(lane compiler.Lane, content string) string {
 	return content
 }
 
-func (in *inspector) summary(t *compiler.Task) []InspectedFile {
-	var files []InspectedFile
-	for _, s := range t.ResourceSummary() {
-		content := hidden.Redacted
-		if !s.Redacted {
-			content = string(s.Value) + "\n"
-		}
-		files = append(files, InspectedFile{
-			Path: "resource_summary/" + s.Name, Lane: s.Lane, Resource: s.Name, Size: int64(len(s.Value)), Content: content,
-		})
-	}
-	return files
-}
-
 func (in *inspector) resources(t *compiler.Task) []InspectedResource {
 	values := map[string]string{}
 	for _, r := range append(t.Resources(compiler.TestSandbox), t.Resources(compiler.Evaluator)...) {
@@ -215,14 +200,10 @@ func (in Inspection) Write(w io.Writer) error {
 // writeFiles writes a table with a line for each file and a column for each component. The column of the
 // result shows what a record contains of the file's resource.
 func (in Inspection) writeFiles(b *strings.Builder) {
-	components := []compiler.Component{compiler.Agent, compiler.TestSandbox, compiler.Evaluator}
 	seen := map[string][]compiler.Component{}
 	var files []InspectedFile
 	for _, c := range in.Components {
 		for _, f := range c.Files {
-			if c.Component == compiler.Result {
-				continue
-			}
 			if seen[f.Path] == nil {
 				files = append(files, f)
 			}
@@ -243,10 +224,10 @@ func (in Inspection) writeFiles(b *strings.Builder) {
 			record = "value"
 		}
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s", f.Lane, f.Path, size)
-		for _, c := range components {
+		for _, c := range in.Components {
 			mark := "yes"
 			switch {
-			case !slices.Contains(seen[f.Path], c):
+			case !slices.Contains(seen[f.Path], c.Component):
 				mark = "-"
 			case f.ReadOnly:
 				mark = "read-only"

@@ -41,11 +41,6 @@ test_sandbox: /opt/securebench/evaluator/a/check.sh (evaluation_inputs) a/check.
 test_sandbox: /opt/securebench/evaluator/a/tests/t.py (evaluation_inputs) a/tests/t.py""
 evaluator: securebench/evaluator/expected_state.json (hidden) "<redacted>"
 evaluator: securebench/evaluator/instructions.json (public) "\"do it\""
-result: resource_summary/instructions (public) "\"do it\""
-result: resource_summary/assets (public) "[{\"path\":\"d\",\"mount\":\"in\"}]"
-result: resource_summary/checker (evaluation_inputs) "<redacted>"
-result: resource_summary/test_files (evaluation_inputs) "<redacted>"
-result: resource_summary/expected_state (hidden) "<redacted>"
 `
 	must.Equal(t, want, lines(in))
 	if len(in.Problems) > 0 || in.Digests.Row == "" {
@@ -56,7 +51,7 @@ result: resource_summary/expected_state (hidden) "<redacted>"
 	got := lines(revealed)
 	for _, want := range []string{
 		"agent: t.json", `securebench/evaluation_inputs/checker.json (evaluation_inputs) "{ \"path\": \"a/check.sh\", \"source\": \"script\" }"`,
-		`securebench/evaluator/expected_state.json (hidden) "\"done\""`, `resource_summary/expected_state (hidden) "<redacted>"`,
+		`securebench/evaluator/expected_state.json (hidden) "\"done\""`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
