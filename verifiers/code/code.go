@@ -228,7 +228,9 @@ func (c *codeCheck) calibrate(ctx context.Context, solution string) (contrast.Ca
 // contrast finds changes of the tests, and keeps those that a reference solution shows to be of use.
 func (c *codeCheck) contrast(ctx context.Context, solution string) (contrast.Calibration, error) {
 	names := declared("def|class", c.eval.Prompt, c.eval.StarterCode, solution)
-	listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: c.eval.Tests, Names: names})
+	cfg := c.in.Sandbox("calibration")
+	cfg.User = "0:0"
+	listing, err := contrast.List(ctx, contrast.InSandbox(c.engine, cfg), []contrast.File{c.tests()}, contrast.Options{Seed: c.eval.Tests, Names: names})
 	switch {
 	case errors.Is(err, contrast.ErrLimit): // no error: a candidate can bring it about
 		listing.Unread = []string{c.tests().Path}
@@ -265,13 +267,6 @@ func codeSolution(eval family.CodeCompletionEval) string {
 		return canonical
 	}
 	return eval.Continue(canonical)
-}
-
-// python is a contrast.Python: no candidate has touched its sandbox.
-func (c *codeCheck) python(ctx context.Context, request []byte) ([]byte, error) {
-	cfg := c.in.Sandbox("calibration")
-	cfg.User = "0:0"
-	return contrast.InSandbox(c.engine, cfg)(ctx, request)
 }
 
 func (c *codeCheck) tests() contrast.File {
