@@ -51,12 +51,8 @@ type TreeOptions struct {
 
 // TreeReport says what a walk over a tree found.
 type TreeReport struct {
-	Entries int64 // regular files, directories and symbolic links
-	Bytes   int64 // the sum of the regular files' apparent sizes
-
-	Dropped      []string // the first 100 entries that are no regular file, directory or symbolic link
-	DroppedCount int64    // of all such entries
-
+	Bytes   int64    // the sum of the regular files' apparent sizes
+	Dropped []string // the first 100 entries that are no regular file, directory or symbolic link
 	// Digest is "sha256:" and the hexadecimal SHA-256 of the tree's canonical listing: in
 	// depth-first order, the names of a directory sorted by their bytes, one record for every
 	// entry but the tree's root, a directory after its contents,
@@ -215,10 +211,8 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 		return err
 	}
 	if special(st.Mode) {
-		w.report.Entries++
 		return w.special(dst, name, rel, &st)
 	}
-	w.report.Entries++
 	if w.opts.Link && dst != nil && kind != unix.S_IFDIR {
 		if linked, err := Link(src, dst, name); linked || err != nil {
 			return err
@@ -247,7 +241,6 @@ func Link(src, dst *os.File, name string) (bool, error) {
 }
 
 func (w *treeWalk) drop(rel string, mode uint32) {
-	w.report.DroppedCount++
 	if len(w.report.Dropped) < maxDropped {
 		w.report.Dropped = append(w.report.Dropped, rel+" ("+TypeName(mode)+")")
 	}

@@ -81,11 +81,8 @@ func TestCopyTreeHostile(t *testing.T) {
 	src, dst := hostile(t), tempDir(t)
 	report, err := workspace.CopyTree(t.Context(), must.OpenRoot(t, src), must.OpenRoot(t, dst), workspace.TreeOptions{})
 	must.Do(t, err)
-	if report.Entries != 7 || report.Bytes != 16 || report.DroppedCount != 2 {
-		t.Errorf("report %+v", report)
-	}
-	if got := strings.Join(report.Dropped, ", "); got != "fifo (fifo), socket (socket)" {
-		t.Errorf("dropped %q", got)
+	if got := strings.Join(report.Dropped, ", "); got != "fifo (fifo), socket (socket)" || report.Bytes != 16 {
+		t.Errorf("dropped %q, %d bytes", got, report.Bytes)
 	}
 	if target, err := os.Readlink(filepath.Join(dst, "escape")); err != nil || target != "/etc/passwd" {
 		t.Errorf("link: %q, %v", target, err)

@@ -231,7 +231,7 @@ func digestTree(ctx context.Context, dir string) (workspace.TreeReport, error) {
 	}
 	defer func() { _ = root.Close() }()
 	tree, err := workspace.DigestTree(ctx, root, workspace.TreeOptions{})
-	if err == nil && tree.DroppedCount > 0 {
+	if err == nil && len(tree.Dropped) > 0 {
 		err = fmt.Errorf("%w: %s is no file", ErrIntegrity, tree.Dropped[0])
 	}
 	return tree, err

@@ -169,7 +169,7 @@ func (v *verifier) workspace(n int, path string, r Record) {
 		v.wrong(filepath.Clean(path)+workspace.AttributesSuffix, 0, "the workspace of line %d: %v", n, err)
 	case err != nil:
 		v.wrong(path, 0, "the workspace of line %d: %v", n, err)
-	case report.DroppedCount > 0:
+	case len(report.Dropped) > 0:
 		v.wrong(path, 0, "the workspace of line %d has what sbench never keeps: %s", n, strings.Join(report.Dropped, ", "))
 	case report.Digest != r.WorkspaceDigest:
 		v.wrong(path, 0, "the workspace is not what line %d recorded", n)

@@ -41,8 +41,10 @@ func ForgingLinks(ctx context.Context, e verifiers.Engine, image runtime.Image, 
 		return nil, nil, err
 	}
 	defer func() { _ = root.Close() }()
-	l := newLinkResolver(root, view.Root(), workdir, trusted)
-	l.machine = image.UpperDir != ""
+	l := &linkResolver{candidate: root, image: view.Root(), workdir: "/" + workspace.InImage(view.Root(), workdir), machine: image.UpperDir != ""}
+	for _, t := range trusted {
+		l.trusted = append(l.trusted, "/"+workspace.InImage(view.Root(), t))
+	}
 	inWorkspace, err = l.forging(ctx, root, l.workdir)
 	if err == nil && l.machine {
 		var over *os.Root
@@ -69,14 +71,6 @@ type linkResolver struct {
 	machine bool // image has the candidate's files, too, also in /tmp and /run
 	steps   int  // of all links together
 	names   int  // bytes of the paths of forging links
-}
-
-func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) *linkResolver {
-	l := &linkResolver{candidate: candidate, image: image, workdir: "/" + workspace.InImage(image, workdir)}
-	for _, t := range trusted {
-		l.trusted = append(l.trusted, "/"+workspace.InImage(image, t))
-	}
-	return l
 }
 
 // forging returns the forging links below root. The checker has the files of root at top. Once the paths have more
@@ -127,7 +121,7 @@ func (l *linkResolver) denied(done string, rest []string) bool {
 // readlink returns the target of a link; "" for anything else and on errors.
 func (l *linkResolver) readlink(at string) string {
 	root, name := l.image, strings.TrimPrefix(at, "/")
-	if rest, ok := strings.CutPrefix(at+"/", l.workdir+"/"); ok && l.candidate != nil {
+	if rest, ok := strings.CutPrefix(at+"/", l.workdir+"/"); ok {
 		root, name = l.candidate, strings.TrimSuffix(rest, "/")
 	}
 	if name == "" {
