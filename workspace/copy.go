@@ -130,13 +130,6 @@ func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum 
 
 var zeros [16 << 10]byte
 
-// chmodHandle changes the mode of the file of a descriptor, also with O_PATH. The descriptor's entry
-// in /proc leads to the inode, whatever its present name (proc(5), /proc/pid/fd). It fails
-// for symbolic links.
-func chmodHandle(handle *os.File, mode uint32) error {
-	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd(handle)), mode)
-}
-
 // attributes puts the listed attributes of an entry into st, and returns the number of its hard links in the order of
 // the walk, 0 for a file with one name. It passes the attributes that the copy will not get to Lost.
 func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) (links int, err error) {
@@ -241,7 +234,8 @@ func (w *treeWalk) setMetadata(f *os.File, rel string, st *unix.Stat_t) error {
 			return fmt.Errorf("change owner of %q: %w", rel, err)
 		}
 	}
-	if err := chmodHandle(f, w.mode(st)); err != nil {
+	// f may be one of O_PATH: its entry in /proc leads to the inode (proc(5), /proc/pid/fd).
+	if err := unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd(f)), w.mode(st)); err != nil {
 		return fmt.Errorf("change mode of %q: %w", rel, err)
 	}
 	times := []unix.Timespec{st.Mtim, st.Mtim}
