@@ -11,22 +11,13 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/compiler/family"
 )
-
-// mmlu reads the per-subject CSV files of MMLU: one file, or a directory, which is searched
-// two levels deep, since they may be in test/, dev/ and val/.
-func mmlu() Format {
-	return Format{
-		Name:   "mmlu",
-		Family: family.MultipleChoice(), Timeout: 300,
-		Read: readMmlu,
-	}
-}
 
 const mmluColumns = 6 // question, A, B, C, D, answer
 
-// readMmlu turns each record into a task. The task's id is the file's name and the record's number.
+// readMmlu turns each record of the per-subject CSV files of MMLU into a task. The source is one file, or a directory, which
+// is searched two levels deep, since the files may be in test/, dev/ and val/. The task's id is the file's name and the
+// record's number.
 func readMmlu(ctx context.Context, b *Builder) error {
 	files, err := csvFiles(b.Source)
 	if err != nil {

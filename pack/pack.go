@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 )
 
@@ -44,7 +45,18 @@ const defaultImage = "sbench.local/base:bookworm"
 // Formats returns the formats of this package, with options of this call's own. Formats that share
 // options point to the same ones.
 func Formats() []Format {
-	return []Format{humanEval(), mmlu(), squad(), sweBench(), truthfulQA()}
+	swebench := &sweBenchOptions{}
+	return []Format{
+		{Name: "humaneval", Family: family.CodeCompletion(), Timeout: 300, Read: each(humanEvalRow)},
+		{Name: "mmlu", Family: family.MultipleChoice(), Timeout: 300, Read: readMmlu},
+		{Name: "squad", Family: family.ShortAnswer(), Timeout: 300, Read: readSquad},
+		{
+			// The images are those published by the benchmark's authors.
+			Name: "swebench", Family: family.RepoPatch(), Image: "docker.io/swebench/sweb.eval.x86_64.{instance}:latest",
+			Environment: map[string]any{"workdir": testbed}, Timeout: 1800, Options: swebench, Read: each(swebench.row),
+		},
+		{Name: "truthfulqa", Family: family.FreeResponse(), Timeout: 300, Read: readTruthfulQA},
+	}
 }
 
 // Named returns the format with this name, or an error that lists all names.

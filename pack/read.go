@@ -84,8 +84,13 @@ type record struct {
 // if the id is selected. A row without an id is left out. An error ends the import.
 type rowOf func(*record) (Row, error)
 
-// records adds the rows of the lines of a JSONL file, or of the items of a JSON array.
-func records(ctx context.Context, b *Builder, name string, row rowOf) error {
+// each returns a Format.Read that adds the rows of the lines of a JSONL file, or of the items of a JSON array.
+func each(row rowOf) func(context.Context, *Builder) error {
+	return func(ctx context.Context, b *Builder) error { return records(ctx, b, row) }
+}
+
+func records(ctx context.Context, b *Builder, row rowOf) error {
+	name := b.Source
 	text, file, err := b.load(name)
 	if err != nil {
 		return err

@@ -8,16 +8,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/compiler/family"
 )
-
-func squad() Format {
-	return Format{
-		Name:   "squad",
-		Family: family.ShortAnswer(), Timeout: 300,
-		Read: readSquad,
-	}
-}
 
 // readSquad turns each question into a task with its paragraph as context.
 func readSquad(ctx context.Context, b *Builder) error {

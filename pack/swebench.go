@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"regexp"
@@ -9,24 +8,8 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/patch"
 )
-
-// sweBench reads the rows of SWE-bench (Lite, Verified, Multilingual) as JSONL or a JSON
-// array. Its images are those published by the benchmark's authors, named after the row's id
-// with "_1776_" for "__".
-func sweBench() Format {
-	o := &sweBenchOptions{}
-	return Format{
-		Name:   "swebench",
-		Family: family.RepoPatch(), Timeout: 1800,
-		Image:       "docker.io/swebench/sweb.eval.x86_64.{instance}:latest",
-		Environment: map[string]any{"workdir": testbed},
-		Options:     o,
-		Read:        func(ctx context.Context, b *Builder) error { return records(ctx, b, b.Source, o.row) },
-	}
-}
 
 type sweBenchOptions struct {
 	Hints bool `json:"hints,omitempty" help:"swebench: show the agent hints_text."`
@@ -45,7 +28,7 @@ var (
 	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 )
 
-// row makes a task. Its tests are the tests that the record names, or the test files that the record's test_patch touches.
+// row makes a task of a row of SWE-bench (Lite, Verified, Multilingual). Its tests are the tests that the record names, or the test files that the record's test_patch touches.
 func (o *sweBenchOptions) row(r *record) (Row, error) {
 	i := newInstance(r)
 	if len(r.problems) > 0 {

@@ -9,14 +9,6 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 )
 
-func truthfulQA() Format {
-	return Format{
-		Name:   "truthfulqa",
-		Family: family.FreeResponse(), Timeout: 300,
-		Read: readTruthfulQA,
-	}
-}
-
 // minTokenF1 is how much an answer has to resemble an accepted answer. Accepted answers are whole sentences, which nobody
 // repeats verbatim.
 const minTokenF1 = 0.5
