@@ -16,7 +16,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -220,7 +219,7 @@ func (e Entry) walk(depth int, visit func(Entry) error) error {
 	return walk(below, e.Path, depth-1, visit)
 }
 
-// open walks to name element by element.
+// open opens name below root. The kernel follows no link on the way.
 func open(root *os.Root, name string, kind uint32, limit int64) (*os.File, error) {
 	if !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("%w: %q leads out of the directory", fs.ErrInvalid, name)
@@ -230,22 +229,17 @@ func open(root *os.Root, name string, kind uint32, limit int64) (*os.File, error
 		return nil, err
 	}
 	defer func() { _ = top.Close() }()
-	at := int(top.Fd())
-	for _, part := range strings.Split(filepath.Clean(name), "/") {
-		next, err := unix.Openat(at, part, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if at != int(top.Fd()) {
-			_ = unix.Close(at)
-		}
-		if errors.Is(err, unix.ENOTDIR) { // a link in the middle of the path, too
-			err = ErrKind
-		}
-		if err != nil {
-			return nil, &os.PathError{Op: "open", Path: name, Err: err}
-		}
-		at = next
+	handle, err := unix.Openat2(int(top.Fd()), filepath.Clean(name), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) { // a file or a link in the middle of the path
+		err = ErrKind
 	}
-	defer func() { _ = unix.Close(at) }()
-	return reopen(at, name, kind, limit)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer func() { _ = unix.Close(handle) }()
+	return reopen(handle, name, kind, limit)
 }
 
 // reopen opens for reading the file of an O_PATH descriptor, if the file is of the kind. The descriptor's entry in /proc
