@@ -26,6 +26,7 @@ table() {
 		printf "| %s | %s | %s | %s | %s %s | %s |\n", text, number(ours, unit), number(theirs, unit), ratio, (sign > 0 ? "at least" : "at most"), aim, verdict
 	}
 	function tasks(rival) { return value["BenchmarkThroughput/" rival "/jobs=8", "tasks/min"] }
+	function proxy(rival, way, what) { return value["BenchmarkProxy/" way, rival "-" what] }
 	function life(rival, parallel, what) { return value["BenchmarkLife/" rival "/parallel=" parallel, what] }
 	END {
 		print "| | sbench | rival | ratio | aim | |"
@@ -37,6 +38,12 @@ table() {
 		row("HumanEval with gVisor, sealed, 2 jobs, time of one, rival runc", each(value["BenchmarkHumanEval/sealed-gvisor/jobs=2", "verifications/s"]), each(value["BenchmarkHumanEval/sealed/jobs=2", "verifications/s"]), 5, -1, " ms")
 		row("HumanEval with gVisor and mutants, 2 jobs, time of one, rival runc", each(value["BenchmarkHumanEval/contrasted-gvisor/jobs=2", "verifications/s"]), each(value["BenchmarkHumanEval/contrasted/jobs=2", "verifications/s"]), 5, -1, " ms")
 		row("life of a sandbox with gVisor, p50, rival Docker", life("sbench-gvisor", 1, "p50-ms"), life("docker", 1, "p50-ms"), 0.8, -1, " ms")
+		row("CONNECT through the proxy, p50, rival goproxy", proxy("sbench", "connect/parallel=1", "p50-us"), proxy("library", "connect/parallel=1", "p50-us"), 1.2, -1, " µs")
+		split("down up", ways)
+		for (i = 1; i in ways; i++) {
+			row("bytes a second, eight tunnels " ways[i] ", rival goproxy", proxy("sbench", ways[i] "/parallel=8", "GB/s"), proxy("library", ways[i] "/parallel=8", "GB/s"), 1, 1, " GB/s")
+			row("CPU time for a gigabyte, eight tunnels " ways[i] ", rival goproxy", proxy("sbench", ways[i] "/parallel=8", "all-cpu-s/GB"), proxy("library", ways[i] "/parallel=8", "all-cpu-s/GB"), 1.2, -1, " s")
+		}
 		ours = value["BenchmarkSplit/sbench", "ns/op"] / 1e9; theirs = value["BenchmarkSplit/docker", "ns/op"] / 1e9
 		if (ours && theirs) printf "| a split check of 64 questions, each in a sandbox of its own, rival Docker | %.1f s | %.1f s | %.1f | at most 4 s | %s |\n", ours, theirs, ours / theirs, (ours <= 4 ? "met" : "missed")
 		memory = value["BenchmarkIdle/sbench", "MiB/sandbox"]
