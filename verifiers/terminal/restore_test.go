@@ -58,7 +58,7 @@ func TestRootReadsAll(t *testing.T) {
 		"root":       {map[string]any{"command": "grep -qx 44 answer.txt && cat shut/f && touch shut/g", "user": "root"}, reason},
 		"not root":   {map[string]any{"command": "grep -qx 44 answer.txt && ! cat shut/f", "user": "1000"}, ""},
 		"a third":    {map[string]any{"command": "grep -qx 44 answer.txt", "user": "1001"}, "checker_failed"},
-		"its tester": {map[string]any{"command": "test \"$(run-candidate ./prog)\" = 44 && ! run-candidate cat shut/f && ! run-candidate touch new", "user": "root", "run_candidate": true}, ""},
+		"its tester": {map[string]any{"command": "test \"$(run-candidate ./prog)\" = 44 && ! run-candidate cat shut/f && ! run-candidate touch new && { run-candidate sleep 99 & sleep 1; kill $!; }", "user": "root", "run_candidate": true}, ""},
 	} {
 		if _, v := w.attempt(t, script, map[string]any{"checker": test.checker}, verifiers.Permissions{}); v.Reason != test.reason {
 			t.Errorf("%s: %q, %s%s", name, v.Reason, v.Stdout.Bytes(), v.Stderr.Bytes())

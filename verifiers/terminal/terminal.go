@@ -87,7 +87,7 @@ func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input,
 		return *denied, nil
 	}
 	if eval.Checker.RunCandidate {
-		capabilities = append(capabilities, "CAP_SETUID", "CAP_SETGID")
+		capabilities = append(capabilities, "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
 	}
 	capabilities = append(capabilities, in.Task.Environment().Capabilities...)
 	in, done, err := AsLeft(ctx, e, in, eval.Checker.RunCandidate)
