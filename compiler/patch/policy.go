@@ -15,8 +15,8 @@ type Rule struct {
 	// a command that runs a program unknown to the rules, such as a script, since it may start any tool. A
 	// rule without tools always counts.
 	Tools []string
-	// Globs match lower-case names at any depth. A glob that ends in a slash matches a directory with
-	// everything below it.
+	// Globs match names at any depth. A glob without capitals matches names in upper case, too. A glob that
+	// ends in a slash matches a directory with everything below it.
 	Globs []string
 }
 
@@ -71,7 +71,7 @@ func (r Rule) Names(p string) bool { return named(r.Globs, p) }
 var (
 	testFiles = sync.OnceValue(func() []string {
 		return strings.Fields(`tests.py test_*.py *_test.py *_test.go *.test.* *.spec.* *_spec.rb *_test.rb *_test.exs *_test.cc *_test.cpp *_test.rs
-			*_test.dart *test.java *tests.java *test.kt *test.php *tests.cs *.t`)
+			*_test.dart *Test.java *Tests.java *Test.kt *Test.php *Tests.cs *.t`)
 	})
 	testDirectories = sync.OnceValue(func() []string {
 		return strings.Fields("test/ tests/ __tests__/ spec/ t/ testdata/ test_data/ test-data/ __snapshots__/ __fixtures__/")
@@ -93,14 +93,18 @@ func TestDirectory(p string) string {
 }
 
 func named(globs []string, p string) bool {
-	parts := strings.Split(strings.ToLower(p), "/")
+	parts := strings.Split(p, "/")
 	return slices.ContainsFunc(globs, func(g string) bool {
 		directory, isDirectory := strings.CutSuffix(g, "/")
 		names := parts[len(parts)-1:]
 		if isDirectory {
 			names = parts[:len(parts)-1]
 		}
-		return slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(directory, name); return ok })
+		return slices.ContainsFunc(names, func(name string) bool {
+			lower, _ := path.Match(directory, strings.ToLower(name))
+			exact, _ := path.Match(directory, name)
+			return lower || exact
+		})
 	})
 }
 

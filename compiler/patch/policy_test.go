@@ -85,6 +85,7 @@ func TestTestNames(t *testing.T) {
 	}{
 		"a_test.go": {true, ""}, "web/a.test.ts": {true, ""}, "web/a.spec.tsx": {true, ""}, "x/test_a.py": {true, ""}, "t/a.t": {true, "t"},
 		"tests/data.txt": {false, "tests"}, "src/Test/java/A.java": {false, "src/Test"}, "a/tests/b/test/c": {false, "a/tests"}, "testdata/x": {false, "testdata"},
+		"src/CalcTest.java": {true, ""}, "src/Contest.java": {}, "src/Latest.kt": {}, "src/Contests.cs": {}, "src/Contest.php": {},
 		"src/a.py": {}, "testing/a.py": {}, "latest.py": {}, "test": {},
 	} {
 		if file, directory := patch.TestFile(p), patch.TestDirectory(p); file != want.file || directory != want.directory {
