@@ -57,6 +57,11 @@ class File:
         for n in ast.walk(self.tree):
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
                 self.loads.setdefault((self.home(n), n.id), []).append(n)
+        self.bound = {}  # by value, the scopes and names that have it
+        for key, values in self.known.items():
+            for value in values:
+                self.bound.setdefault(value, []).append(key)
+        self.helpers = {n.name for n in ast.walk(self.tree) if isinstance(n, FUNCTIONS)}
         self.answers = self.expected()
         self.questions = [n for n in ast.walk(self.tree) if self.question(n)]
 
@@ -173,8 +178,9 @@ class File:
                 elif name in ("assertTrue", "assertFalse") and call.args:
                     self.truth(node, call.args[0], name == "assertTrue")
                 elif name in CALLED:
-                    for value in call.args + [k.value for k in call.keywords]:
-                        self.vary(node, self.resolve(value))
+                    for literals in [self.resolve(value) for value in call.args + [k.value for k in call.keywords]]:
+                        if not self.taken(node, literals):
+                            self.vary(node, literals)
 
     @staticmethod
     def accuses(node):
@@ -225,8 +231,28 @@ class File:
                 literals, name = self.resolve(side), isinstance(side, ast.Name) and (self.home(side), side.id)
                 ordered = not any(isinstance(n, ast.Call) and called(n) in UNORDERED for n in ast.walk(at))
                 early = self.each and any(not self.function(n) or n in self.marks for n in self.loads.get(name, ()))  # used when the file is loaded
-                if early and len(literals) == 1 and self.inline(at, side, literals[0]) or self.vary(at, literals, len(self.loads.get(name, ())) > 1, ordered):
+                taken = self.taken(at, literals)
+                if name and (early or taken) and len(literals) == 1 and self.inline(at, side, literals[0]) or not taken and self.vary(at, literals, len(self.loads.get(name, ())) > 1, ordered):
                     return
+
+    def taken(self, at, literals):
+        """Whether the test does more with values than compare them: the candidate may get them, and its answers change, too."""
+        own = {self.function(n) for n in [at] + literals}
+        names = [key for literal in literals for n in [*self.above(literal), *ast.walk(literal)] for key in self.bound.get(n, ())]
+        return any(self.function(n) in own and not self.compares(n) for key in names for n in self.loads.get(key, ()))
+
+    def compares(self, n):
+        """Whether a name only stands in an assertion, a helper's call, a table or a loop's head, and not in the candidate's call."""
+        below = n
+        for a in self.above(n):
+            if isinstance(a, ast.Call) and below is not a.func:
+                if called(a).startswith("assert") or called(a) == "subTest" or called(a) in self.helpers and isinstance(self.parents[a], ast.Expr):
+                    return True
+                if any(isinstance(f, ast.Name) and f.id not in self.foreign for f in ast.walk(a.func)):
+                    return False
+            if isinstance(a, ast.stmt):
+                return isinstance(a, (ast.Assert, ast.If, ast.For) + FUNCTIONS)
+            below = a
 
     def question(self, n):
         """What a call with literals asks, if that is asserted to be true or false."""
