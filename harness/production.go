@@ -96,11 +96,12 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
+	var env []string
 	var own []runtime.Mount
-	if p.process.Args, own, err = service.Beside(r.services(), p.process.Args); err != nil {
+	if p.process.Args, env, own, err = service.Beside(r.services(), p.process.Args); err != nil {
 		return Result{}, err
 	}
-	p.mounts = slices.Concat(own, p.session.mounts(), p.mounts)
+	p.env, p.mounts = slices.Concat(p.env, env), slices.Concat(own, p.session.mounts(), p.mounts)
 	sandbox, err := service.Create(ctx, p.engine, p.config(dir, places), r.Sidecars)
 	if err != nil {
 		return Result{}, err

@@ -254,26 +254,13 @@ func (in Input) Entrypoint(image runtime.Image) []service.Service {
 }
 
 // Beside is [service.Beside] for a command that the tester file may deny: the engine sees only with-services.
-func (in Input) Beside(services []service.Service, args []string) ([]string, []runtime.Mount, error) {
+func (in Input) Beside(services []service.Service, args []string) (line, env []string, mounts []runtime.Mount, err error) {
 	if len(services) > 0 {
 		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: in.Permissions.Deny}).Decide(args).Check(); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	return service.Beside(services, args)
-}
-
-// commandVariable holds a command until its shell has read it.
-const commandVariable = "SBENCH_COMMAND"
-
-// HideCommand moves the command that a shell gets in args to a variable for its environment, which other users
-// of the host cannot read. Other arguments stay as they are.
-func HideCommand(args []string) (hidden, env []string) {
-	if len(args) != 3 || args[0] != "sh" || args[1] != "-c" {
-		return args, nil
-	}
-	read := "c=$" + commandVariable + "; unset " + commandVariable + `; eval "unset c; $c"`
-	return []string{"sh", "-c", read}, []string{commandVariable + "=" + args[2]}
 }
 
 // A Verifier judges one candidate in sandboxes of e. An error means that nothing was

@@ -12,14 +12,15 @@ import (
 )
 
 // TestCommandLinesTellNothing: every user of the host can read the command lines of sbench's processes and of a sandbox's.
-// While a hidden checker runs, no command line has the checker's words or the value of a variable of the harness.
+// While a hidden checker and its services run, no command line has their words or the value of a variable of the harness.
 func TestCommandLinesTellNothing(t *testing.T) {
 	h := newHost(t)
 	const secret, hidden = "sk-0123456789abcdef", "the-hidden-answer"
 	mark := fmt.Sprintf("sbench-command-line-%d", os.Getpid())
 	pack := filepath.Join(t.TempDir(), "pack")
 	checker := fmt.Sprintf(`test %s != x && python3 -c "import time; time.sleep(2)" %s`, hidden, mark)
-	tester := writePack(t, pack, taskRow("one", checker, ""), "harness: {type: command, env: [TOKEN], config: {command: [sh, -c, 'test -n \"$TOKEN\"']}}\n")
+	service := fmt.Sprintf(`"eval": {"services": [{"command": "test %s != x && sleep 9 && true", "ready": "test %s != x"}], `, hidden, hidden)
+	tester := writePack(t, pack, strings.Replace(taskRow("one", checker, ""), `"eval": {`, service, 1), "harness: {type: command, env: [TOKEN], config: {command: [sh, -c, 'test -n \"$TOKEN\"']}}\n")
 	cmd := exec.Command("sbench", "run", tester, "-o", filepath.Join(pack, "out"), "--quiet")
 	cmd.Env = append(h.env, "TOKEN="+secret)
 	must.Do(t, cmd.Start())

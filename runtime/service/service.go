@@ -39,29 +39,45 @@ type Service struct {
 	Once  bool          `json:"once"`  // it has to end, with success, before what follows starts
 }
 
-// Beside returns a command line that starts services, each as soon as the one before is ready, and then
-// becomes args, and the mount that it needs. Without args it prints a line when all are ready, and ends
-// after them. Without services, Beside returns args and no mount.
-func Beside(services []Service, args []string) ([]string, []runtime.Mount, error) {
+// servicesVariable holds the services until with-services has read them.
+const servicesVariable = "SBENCH_SERVICES"
+
+// Beside returns a command line that starts services, each as soon as the one before is ready, and then becomes args, and
+// the environment and the mount that it needs. Without args it prints a line when all are ready, and ends after them.
+// Without services, Beside returns args alone. The services are in the environment, which other users of the host cannot
+// read.
+func Beside(services []Service, args []string) (line, env []string, mounts []runtime.Mount, err error) {
 	if len(services) == 0 {
-		return args, nil, nil
+		return args, nil, nil, nil
 	}
 	own, err := mount(program)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	text, err := json.Marshal(services)
-	return append([]string{program, string(text)}, args...), []runtime.Mount{own}, err
+	return append([]string{program}, args...), []string{servicesVariable + "=" + string(text)}, []runtime.Mount{own}, err
 }
 
-// start does in a sandbox what [Beside] says, for the arguments after the name of the program. It
-// returns only errors.
+// commandVariable holds a command until its shell has read it.
+const commandVariable = "SBENCH_COMMAND"
+
+// HideCommand moves the command that a shell gets in args to a variable for its environment, which other users
+// of the host cannot read. Other arguments stay as they are.
+func HideCommand(args []string) (hidden, env []string) {
+	if len(args) != 3 || args[0] != "sh" || args[1] != "-c" {
+		return args, nil
+	}
+	read := "c=$" + commandVariable + "; unset " + commandVariable + `; eval "unset c; $c"`
+	return []string{"sh", "-c", read}, []string{commandVariable + "=" + args[2]}
+}
+
+// start does in a sandbox what [Beside] says. It returns only errors.
 func start(args []string) error {
 	var services []Service
-	if len(args) == 0 {
-		return errors.New("no services")
+	if err := json.Unmarshal([]byte(os.Getenv(servicesVariable)), &services); err != nil {
+		return err
 	}
-	if err := json.Unmarshal([]byte(args[0]), &services); err != nil {
+	if err := os.Unsetenv(servicesVariable); err != nil {
 		return err
 	}
 	for _, s := range services {
@@ -69,14 +85,22 @@ func start(args []string) error {
 			return err
 		}
 	}
-	if len(args) == 1 {
+	if len(args) == 0 {
 		return awaitChildren()
 	}
-	found, err := exec.LookPath(args[1])
+	found, err := exec.LookPath(args[0])
 	if err != nil {
 		return err
 	}
-	return syscall.Exec(found, args[1:], os.Environ())
+	return syscall.Exec(found, args, os.Environ())
+}
+
+// command returns the command that args are, hidden.
+func command(args []string) *exec.Cmd {
+	args, env := HideCommand(args)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	return cmd
 }
 
 // awaitChildren prints that all services are ready, and waits for the children. As the first process
@@ -94,7 +118,7 @@ func awaitChildren() error {
 
 // start starts the service and waits until it is ready.
 func (s Service) start() error {
-	cmd := exec.Command(s.Args[0], s.Args[1:]...)
+	cmd := command(s.Args)
 	if s.Once {
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		return cmd.Run()
@@ -109,7 +133,7 @@ func (s Service) start() error {
 	}
 	wait := cmp.Or(s.Wait, defaultWait)
 	for end := time.Now().Add(wait); ; time.Sleep(interval) {
-		if exec.Command(s.Ready[0], s.Ready[1:]...).Run() == nil {
+		if command(s.Ready).Run() == nil {
 			return nil
 		}
 		if time.Now().After(end) {

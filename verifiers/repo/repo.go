@@ -24,6 +24,7 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/suite"
@@ -509,7 +510,7 @@ func prepareVerdict(exit runtime.Exit) verifiers.Verdict {
 func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sandbox, more ...runtime.Mount) (runtime.Exit, error) {
 	cfg := c.config(name)
 	cfg.Base, cfg.Mounts = prepared, append(slices.Clone(c.inputs), more...)
-	args, command := verifiers.HideCommand(c.eval.Command.Args())
+	args, command := service.HideCommand(c.eval.Command.Args())
 	cfg.Env = append(cfg.Env, command...)
 	return c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Workdir, Wall: c.eval.Timeout})
 }

@@ -394,8 +394,8 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 	if err != nil {
 		return ran, err
 	}
-	args, command := verifiers.HideCommand(c.eval.Checker.Args())
-	args, own, err := c.in.Beside(c.services(), args)
+	args, command := service.HideCommand(c.eval.Checker.Args())
+	args, services, own, err := c.in.Beside(c.services(), args)
 	if err != nil {
 		return ran, err
 	}
@@ -408,7 +408,7 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 	cfg := runtime.Config{
 		Name: "verifier", Image: image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: env.Dir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
-		AllFiles: true, Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: append(c.env(dir), command...),
+		AllFiles: true, Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: slices.Concat(c.env(dir), command, services),
 		NetworkOf: c.in.Left,
 	}
 	if c.separate {
