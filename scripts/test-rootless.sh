@@ -98,10 +98,12 @@ test_packages() (
 	fi
 )
 
-# doctor finds nothing that keeps the user from running sandboxes. The runs below find the image.
+# doctor finds nothing that keeps the user from running sandboxes, but refuses gVisor. The runs below find the image.
 doctor() {
 	say "doctor"
-	as_user "$sbench" --allow-degraded memory,pids,cpu doctor >&2
+	as_user "$sbench" --allow-degraded memory,pids,cpu doctor >"$dir/doctor"
+	cat "$dir/doctor" >&2
+	grep -q 'isolation gvisor .* without root: runsc makes' "$dir/doctor" || { say "no reason why there is no gVisor"; return 1; }
 	as_user "$sbench" --address none image import "$base" >/dev/null
 }
 
