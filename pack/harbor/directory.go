@@ -70,8 +70,11 @@ func Formats() (formats []pack.Format) {
 		formats = append(formats, pack.Format{
 			Name:   f.name,
 			Family: family.TerminalTask(), Image: taskImage, Timeout: 7200,
-			Environment: map[string]any{"materialize_workdir_from_image": true, "verify_after_timeout": true, "entrypoint": map[string]any{}},
-			Options:     o,
+			Environment: map[string]any{
+				"materialize_workdir_from_image": true, "verify_after_timeout": true, "entrypoint": map[string]any{},
+				"setup": []string{"mkdir -p -m 777 /logs/agent /logs/artifacts /logs/verifier"}, // for agents that need not be root
+			},
+			Options: o,
 			Read: func(ctx context.Context, to *pack.Builder) error {
 				return (&builder{Builder: to, taskOptions: o}).tasks(ctx)
 			},
