@@ -61,10 +61,12 @@ def names(*nodes, closed=SCOPES):
     """The names that nodes bind, but for what is in closed nodes."""
     found, todo = set(), list(nodes)
     for n in todo:
-        if isinstance(n, (ast.alias, ast.arg, ast.ExceptHandler) + DECLARATIONS):
-            found.add(getattr(n, "asname", None) or getattr(n, "name", None) or getattr(n, "arg", None))
-        elif isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
-            found.add(n.id)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
+            name = n.id
+        else:  # of a parameter, an import, a declaration, a pattern
+            name = n.arg if isinstance(n, ast.arg) else getattr(n, "asname", None) or getattr(n, "name", None) or getattr(n, "rest", None)
+        if isinstance(name, str):
+            found.add(name.partition(".")[0])
         if not isinstance(n, closed):
             todo += ast.iter_child_nodes(n)
     return found
