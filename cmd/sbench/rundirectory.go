@@ -66,7 +66,7 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err
 		sub.leftOut = append(sub.leftOut, left...)
 	}
 	err = a.withClient(ctx, nil, func(c *host.Host) error {
-		unbuilt, err := site.Build{File: "Dockerfile", Allow: cmd.Allow, Output: a.stderr}.Missing(ctx, c, dir, func(n int) {
+		unbuilt, err := site.Build{File: "Dockerfile", Allow: cmd.Allow, Output: &visibleLines{to: a.stderr}}.Missing(ctx, c, dir, func(n int) {
 			a.say(slog.LevelInfo, fmt.Sprintf("building %d image(s)", n))
 		})
 		sub.leftOut = append(sub.leftOut, unbuilt...)

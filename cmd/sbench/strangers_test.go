@@ -45,7 +45,7 @@ func TestStrangers(t *testing.T) {
 	for standIn, passed := range map[string]int{"reference": 21, "empty": 0} {
 		code, stdout, stderr := sbench(t, "run", source, "--harness", standIn, "--exclude", "excluded*", "-o", filepath.Join(out, standIn), "--progress", "plain", "--json")
 		var summary run.Summary
-		if err := json.Unmarshal([]byte(stdout), &summary); err != nil || code != codeInfrastructure || summary.Verified() != 21 || summary.Passed != passed || !strings.Contains(stderr, "3 tasks could not be prepared: gpus, broken, absent\n") {
+		if err := json.Unmarshal([]byte(stdout), &summary); err != nil || code != codeInfrastructure || summary.Verified() != 21 || summary.Passed != passed || strings.Contains(stderr, "\x1b") || !strings.Contains(stderr, "3 tasks could not be prepared: gpus, broken, absent\n") {
 			t.Errorf("%s: exit code %d, %v\n%s%s", standIn, code, err, stdout, stderr)
 		}
 		for i, want := range []run.LeftOut{{Task: "gpus", Reason: "task.toml: environment: GPUs and TPUs are not supported (write gpus = 0"}, {Task: "broken", Reason: "exited with code 1, and had no network: --allow"}, {Task: "absent", Reason: "image sbench.local/absent:1"}} {
