@@ -65,6 +65,7 @@ func TestList(t *testing.T) {
 		{"given as a whole", "x = {'a': 3, 'b': 4}\ny = f(x)\nassert y['a'] == x['a']\n", "", ""},
 		{"given one by one", "xs = [4, 5]\nfor x in xs:\n    f(x)\nassert g() == xs[-1]\n", "", ""},
 		{"given to another", "from unittest import mock\nx, m = 'abc', mock.Mock()\nf(m, x)\nm.assert_called_with(x)\n", "", ""},
+		{"printed", "for x, want in [(1, 17)]:\n    print(x, want)\n    assert f(x) == want\n", "value", "17"},
 		{"compared twice", "x = {'a': 3}\ny = f(1)\nassert y['a'] == x['a']\nassert y == x, x\n", "value", "3"},
 		{"named table", "cases = [(1, 17)]\ndef test():\n    for x, want in cases:\n        assert f(x) == want\n", "value", "17"},
 		{"dictionary", "for x, want in {1: 17}.items():\n    assert f(x) == want\n", "value", "17"},

@@ -242,11 +242,11 @@ class File:
         return any(self.function(n) in own and not self.compares(n) for key in names for n in self.loads.get(key, ()))
 
     def compares(self, n):
-        """Whether a name only stands in an assertion, a helper's call, a table or a loop's head, and not in the candidate's call."""
+        """Whether a name only stands in an assertion, a print, a helper's call, a table or a loop's head, and not in the candidate's call."""
         below = n
         for a in self.above(n):
             if isinstance(a, ast.Call) and below is not a.func:
-                if called(a).startswith("assert") or called(a) == "subTest" or called(a) in self.helpers and isinstance(self.parents[a], ast.Expr):
+                if called(a).startswith("assert") or called(a) in ("subTest", "print") or called(a) in self.helpers and isinstance(self.parents[a], ast.Expr):
                     return True
                 if any(isinstance(f, ast.Name) and f.id not in self.foreign for f in ast.walk(a.func)):
                     return False
