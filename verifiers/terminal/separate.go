@@ -28,7 +28,8 @@ const (
 	collectTime    = time.Minute              // the least for a command, and the time for copying
 	maxLeftOut     = 20                       // links and artifacts that a record names
 	// artifactShare is which part of a workspace's bytes the artifacts that are files may have
-	// together: each run of the checker gets copies of them in one volume of that size.
+	// together: each run of the checker gets copies of them, in a volume of a workspace's size that
+	// also holds the hidden files and what the checker writes.
 	artifactShare = 8
 	maxDepth      = 512 // directories inside one another in an artifact, as in a workspace
 )
