@@ -156,10 +156,10 @@ type Config struct {
 	Base Sandbox
 
 	Persistent bool // takes any number of Exec calls, otherwise one
-	// KeepProcesses suspends the processes that the process of a one-shot sandbox has left. They
-	// run again, within the same limits, as soon as a sandbox is created with this one as
-	// NetworkOf. They are killed if the process reached its wall time, or if they cannot be
-	// suspended.
+	// KeepProcesses suspends the processes that the process of a one-shot sandbox has left, as soon
+	// as they hardly need CPU time or the layer is full, or after five seconds. They run again,
+	// within the same limits, as soon as a sandbox is created with this one as NetworkOf. They are
+	// killed if the process reached its wall time, or if they cannot be suspended.
 	KeepProcesses bool
 	WritableRoot  bool // otherwise only tmpfs and writable mounts are writable
 	// Machine implies WritableRoot and makes /tmp and /run directories of the root file system

@@ -220,16 +220,12 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan t
 }
 
 // keepOrKill suspends the processes that the process has left, with Config.KeepProcesses, once they have settled, and
-// otherwise kills them.
-// It kills them, too, if the process reached its wall time, or if they cannot be suspended.
+// otherwise kills them. It kills them, too, if the process reached its wall time, or if they cannot be suspended.
 func (x *execution) keepOrKill(ctx context.Context, reason runtime.Reason) error {
 	if !x.cfg.KeepProcesses || reason == runtime.WallTime {
 		return x.killAll(ctx)
 	}
-	proc.Settle(ctx, func() time.Duration {
-		used, _ := x.group.Stats()
-		return used.CPU
-	})
+	x.settle(ctx)
 	freezing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezeTimeout)
 	defer cancel()
 	err := x.group.Freeze(freezing, true)
@@ -240,6 +236,24 @@ func (x *execution) keepOrKill(ctx context.Context, reason runtime.Reason) error
 		err = nil
 	}
 	return errors.Join(err, x.killAll(ctx))
+}
+
+// settle waits until the processes that are left have settled, or the layer is over its size.
+func (x *execution) settle(ctx context.Context) {
+	settling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	full := x.overflow(settling)
+	go func() {
+		select {
+		case <-full:
+			cancel()
+		case <-settling.Done():
+		}
+	}()
+	proc.Settle(settling, func() time.Duration {
+		used, _ := x.group.Stats()
+		return used.CPU
+	})
 }
 
 // resume lets the processes that are kept run again. From then on they are killed if the layer is over its size.

@@ -145,3 +145,24 @@ print(client.recv(100).decode(), os.path.exists("/usr/c.sock"), os.listdir("/srv
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestFullBesideKeptProcesses: processes are suspended as soon as the layer is full, although they have not settled.
+func TestFullBesideKeptProcesses(t *testing.T) {
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	run.PutLayersOnDisk()
+	sandbox, err := run.Create(t.Context(), runtime.Config{
+		Name: "full", Image: image, Machine: true, KeepProcesses: true, Limits: runtime.Limits{LayerBytes: 16 << 20}.Over(runtime.DefaultLimits()),
+	})
+	must.Do(t, err)
+	defer func() { must.Report(t, sandbox.Close(context.Background())) }()
+	const script = "(while sleep 0.01; do head -c 1M /dev/zero >> /srv/full; done) >/dev/null 2>&1 &"
+	_, err = sandbox.Exec(t.Context(), runtime.Process{Args: []string{"sh", "-c", script}, Wall: time.Minute})
+	must.Do(t, err)
+	changes, err := sandbox.Changes()
+	must.Do(t, err)
+	info, err := os.Stat(filepath.Join(changes.Dir, "srv/full"))
+	must.Do(t, err)
+	if info.Size() > 150<<20 {
+		t.Errorf("%d bytes", info.Size())
+	}
+}

@@ -24,3 +24,6 @@ func TestSlot(t *testing.T) {
 		t.Errorf("after the first: %v", err)
 	}
 }
+
+// PutLayersOnDisk makes the layers of later sandboxes directories, as an ordinary user has them before Linux 6.6.
+func (e *Engine) PutLayersOnDisk() { e.platform.LayersOnDisk = true }
