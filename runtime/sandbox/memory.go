@@ -15,7 +15,7 @@ type tmpfsFiles struct {
 	opened []int // descriptors
 }
 
-// open opens the mounts of a process.
+// open opens the mounts of a process. A file system that is no tmpfs is none of them: its numbers can be a whole disk's.
 func (t *tmpfsFiles) open(pid int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -28,6 +28,13 @@ func (t *tmpfsFiles) open(pid int) error {
 		fd, err := unix.Openat2(root, dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 		if err != nil {
 			return fmt.Errorf("%s of process %d: %w", dir, pid, err)
+		}
+		var st unix.Statfs_t
+		if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.TMPFS_MAGIC { // of a machine, a directory of its layer
+			if err = errors.Join(err, unix.Close(fd)); err != nil {
+				return fmt.Errorf("%s of process %d: %w", dir, pid, err)
+			}
+			continue
 		}
 		t.opened = append(t.opened, fd)
 	}
