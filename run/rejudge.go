@@ -65,7 +65,7 @@ func (a attempt) judgeAgain(ctx context.Context) (record.Record, error) {
 	before, ok := original.records[a.key()]
 	badEnd := before.ProducerFailure // nil if the harness ended well
 	judges := badEnd == nil || a.cfg.policy(a.task).AfterTimeout
-	failed := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier" // without a verdict
+	failed := before.VerificationStatus == record.Failed && !before.Judged() // without a verdict
 	if failed && (badEnd == nil || !judges) || ok && before.CandidateDigest == "" {
 		before.Logs, before.EgressDigest, before.PrivateDigest, before.CandidateWorkspace = nil, "", "", nil // files of the old directory
 		return a.secrets.Record(before), nil                                                                 // not judged again

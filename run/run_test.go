@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/fake"
@@ -634,5 +636,54 @@ func TestCausesInTheEvents(t *testing.T) {
 	}
 	if s := done[3].Summary; s == nil || s.Total != 2 || s.Retried != 1 || s.Failed != 1 {
 		t.Errorf("%+v", done[3])
+	}
+}
+
+// TestSteps: each step has its own times and outputs, and a step without a verdict ends the attempt.
+func TestSteps(t *testing.T) {
+	for _, tt := range []struct {
+		name, first string
+		broken      int // number of the sandbox that cannot be made
+		want        []string
+		made        int
+	}{
+		{"all steps", "work", 0, []string{"t passed"}, 2},
+		{"the second cannot be measured", "work", 3, []string{"t error producer infrastructure"}, 2},
+		{"the first leaves too much", "too deep", 0, []string{"t failed extraction candidate_too_big"}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rows := ""
+			for i, command := range []string{tt.first, "work"} {
+				rows += fmt.Sprintf(`{"id": "t/%d", "family": "terminal_task", "step": {"task": "t"}, "input": {"instructions": %q}, "eval": {"checker": {"command": ["check"]}}, "environment": {"image": "base", "workdir": "/workspace", "candidate": "machine"}}`+"\n", i, command)
+			}
+			cfg, e := config(t, rows)
+			e.broken[tt.broken] = errors.New("no space")
+			e.Lookup = func([]string) fake.Program {
+				return func(_ context.Context, p *fake.Proc) fake.Status {
+					task, _ := p.Path(path.Join(paths.TaskMount, "task.json"))
+					text, _ := os.ReadFile(task)
+					if dir, _ := p.Path("/workspace"); strings.Contains(string(text), "too deep") {
+						_ = os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 600)), 0o755)
+					}
+					_, _ = fmt.Fprintln(p.Stdout, "I did it")
+					return fake.Status{}
+				}
+			}
+			_, _ = runs(t.Context(), cfg) // the record has the error
+			all := records(t, cfg)
+			must.Equal(t, tt.want, outcomes(all))
+			rec := all[0]
+			if n := strings.Count(rec.ProducerStdout, "--- step 0"); len(rec.Steps) != tt.made || n != 1 {
+				t.Errorf("%d steps, and %d outputs of the first: %q", len(rec.Steps), n, rec.ProducerStdout)
+			}
+			sum := record.Times{Waited: rec.Times.Waited}
+			for _, s := range rec.Steps {
+				sum.Producer, sum.Verifier = sum.Producer+s.Times.Producer, sum.Verifier+s.Times.Verifier
+				if s.Times.Producer < 0 || s.Status == "" && s.Times.Verifier > 0 {
+					t.Errorf("times of step %s: %+v", s.Name, s.Times)
+				}
+			}
+			must.Equal(t, sum, rec.Times)
+		})
 	}
 }

@@ -20,6 +20,7 @@ func (a attempt) steps(ctx, producing context.Context, rec *record.Record) (left
 	defer func() { err = errors.Join(err, a.removeWorkspace(beforeDir)) }()
 	missed := ""
 	var rewards []map[string]float64 // of the steps that were made
+	fresh := *rec                    // with which the record of each step begins
 	for i, step := range a.task.Steps() {
 		if i > 0 {
 			aside, err := a.moveWorkspace(left, beforeDir)
@@ -30,8 +31,7 @@ func (a attempt) steps(ctx, producing context.Context, rec *record.Record) (left
 			a.before = new(left)
 		}
 		a.part, a.log.Step = step, fmt.Sprintf("%s%d", record.StepPrefix, i+1)
-		part := *rec
-		part.Steps, part.VerificationStatus = nil, ""
+		part := fresh
 		left, err = a.solve(ctx, producing, &part)
 		rewards = append(rewards, steps.Add(rec, step, part))
 		if err != nil {

@@ -183,11 +183,13 @@ func (r *Record) Uncalibrated() bool {
 	return is(r.Contrast) || slices.ContainsFunc(r.Steps, func(s Step) bool { return is(s.Contrast) })
 }
 
-// AfterTimeout reports whether a candidate was judged although its harness ended badly.
-func (r *Record) AfterTimeout() bool {
-	judged := r.VerificationStatus == Passed || r.VerificationStatus == Failed && r.FailurePhase == "verifier"
-	return r.ProducerFailure != nil && judged
+// Judged reports whether the record has a verifier's verdict on the candidate.
+func (r *Record) Judged() bool {
+	return r.VerificationStatus == Passed || r.VerificationStatus == Failed && r.FailurePhase == "verifier"
 }
+
+// AfterTimeout reports whether a candidate was judged although its harness ended badly.
+func (r *Record) AfterTimeout() bool { return r.ProducerFailure != nil && r.Judged() }
 
 // Suffices reports whether a pass with assurance a counts if required is the weakest that counts; ""
 // requires nothing.

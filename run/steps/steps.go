@@ -44,7 +44,7 @@ func Add(rec *record.Record, step *compiler.Task, part record.Record) (rewards m
 // Unearned returns why the steps after this one are not made; "" if they are made.
 func Unearned(step *compiler.Task, part record.Record) string {
 	rewards, left := part.VerifierMetadata[verifiers.Reward].(map[string]float64)
-	if part.Score != nil && !step.Checker().Reward {
+	if part.Judged() && !step.Checker().Reward {
 		rewards, left = map[string]float64{"reward": *part.Score}, true
 	}
 	if !left { // there is no result
