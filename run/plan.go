@@ -196,13 +196,16 @@ func (p Plan) rows() iter.Seq2[*compiler.Task, error] {
 		n := 0
 		for task, err := range p.Pack.Tasks() {
 			isTask := func(l LeftOut) bool { return l.Task == task.ID() }
-			if err == nil && (p.Select != nil && !p.Select(task.ID()) || slices.ContainsFunc(p.LeftOut, isTask)) {
+			if err == nil && p.Select != nil && !p.Select(task.ID()) {
 				continue
 			}
 			if err == nil && p.Limit != nil && n == *p.Limit {
 				return
 			}
 			n++
+			if err == nil && slices.ContainsFunc(p.LeftOut, isTask) {
+				continue
+			}
 			if !yield(task, err) {
 				return
 			}

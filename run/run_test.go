@@ -421,6 +421,18 @@ func TestNothingStarts(t *testing.T) {
 	})
 }
 
+// TestLeaveOut: only planned tasks run. A limit counts those that are left out, too, whenever that is known.
+func TestLeaveOut(t *testing.T) {
+	without := func(id string) string { return strings.Replace(row(id, "x", ""), `"base"`, `"missing"`, 1) }
+	cfg, _ := config(t, row("known", "x", ""), without("image"), row("one", "do it right", ""), row("two", "do it right", ""))
+	cfg.LeaveOut, cfg.Limit, cfg.LeftOut = true, new(3), []run.LeftOut{{Task: "known", Reason: "its image could not be built"}}
+	summary, err := runs(t.Context(), cfg)
+	if !errors.Is(err, run.ErrLeftOut) || summary.Total != 1 || summary.Planned != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	must.Equal(t, []string{"one passed"}, outcomes(records(t, cfg)))
+}
+
 func nothingStarts(t *testing.T, rows []string, wants ...string) {
 	t.Helper()
 	cfg, e := config(t, rows...)
