@@ -129,7 +129,7 @@ func (s *session) compareRecorded() error {
 // untilMeasured makes an attempt and, if the infrastructure fails, its retries. An error ends the run.
 func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error {
 	before := s.before[a.key()]
-	first, retried := before.tries+1, before.hadError()
+	first, retried := max(before.tries, s.logs.LastTry(a.key()))+1, before.hadError()
 	delay := retryDelay
 	for a.try = first; ; a.try++ {
 		a.log = s.logs.Attempt(a.task.ID(), a.number, a.try)

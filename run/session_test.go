@@ -16,6 +16,8 @@ import (
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/standin"
@@ -230,6 +232,51 @@ func TestStop(t *testing.T) {
 	if attempts, _, err := todo(context.Background(), cfg); err != nil || len(attempts) != 2 {
 		t.Errorf("what is left: %v, %v", attempts, err)
 	}
+}
+
+// TestStopNetworked: a try that was interrupted keeps its lines in the log of the network. The next try, of a session
+// with network access or without, has another number.
+func TestStopNetworked(t *testing.T) {
+	for _, later := range []int{0, 1} { // domains of the second session
+		cfg, _ := config(t, row("one", "do it right", ""))
+		cfg.Egress.Domains = make([]domain.Domain, 1)
+		stop := make(chan struct{})
+		cfg.Stop, cfg.Producer = stop, asker{cfg.Producer, func(ctx context.Context) error {
+			close(stop)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		if _, err := runs(t.Context(), cfg); !errors.Is(err, run.ErrStopped) {
+			t.Fatal(err)
+		}
+		log := filepath.Join(cfg.Output, record.EgressFile)
+		whole := must.Read(t, log)
+		must.Do(t, os.WriteFile(log, append(whole, `{"time":`...), 0o644)) // as a crash leaves it
+		cfg.Stop, cfg.Resume, cfg.Egress.Domains = nil, true, cfg.Egress.Domains[:later]
+		cfg.Producer = asker{cfg.Producer.(asker).Producer, func(context.Context) error { return nil }}
+		ran(t, cfg)
+		v := verified(t, cfg.Output)
+		if rec := records(t, cfg)[0]; rec.Try != 2 || (rec.EgressDigest != "") != (later > 0) || len(v.Findings) != 1 {
+			t.Errorf("try %d, egress %q, %v", rec.Try, rec.EgressDigest, v.Findings)
+		}
+	}
+}
+
+// asker is a producer that writes a line to the log of the network, if there is one, and then calls then.
+type asker struct {
+	harness.Producer
+	then func(context.Context) error
+}
+
+func (a asker) Produce(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
+	if r.Egress.Log != nil {
+		r.Egress.Log.Write(proxy.Entry{Task: r.Task.ID, Attempt: r.Attempt, Kind: proxy.KindDNS, Verdict: proxy.Deny})
+	}
+	if err := a.then(ctx); err != nil {
+		return harness.Result{}, err
+	}
+	r.Egress = harness.Egress{} // the fake has no network
+	return a.Producer.Produce(ctx, e, r)
 }
 
 // gatedEngine makes no verifier's sandbox before the gate opens.

@@ -25,32 +25,31 @@ import (
 type Run struct {
 	out     *os.Root // the run's directory
 	secrets secrets.Redactor
+	tries   map[record.AttemptKey]int // of earlier sessions, in the log of the network
 
 	mu     sync.Mutex
 	egress *os.File // nil if nothing may leave the sandboxes
 }
 
 // Open returns the logs of the run in the directory out. If anything may leave the sandboxes, it opens the log of
-// the network, and ends a line that a crash left unfinished. The caller closes the logs, and then out.
+// the network, and removes a line that a crash left unfinished. The caller closes the logs, and then out.
 func Open(out *os.Root, secrets secrets.Redactor, networked bool) (*Run, error) {
-	r := &Run{out: out, secrets: secrets}
-	if !networked {
-		return r, nil
+	tries, end, err := record.LoggedTries(out)
+	r := &Run{out: out, secrets: secrets, tries: tries}
+	if err != nil || !networked {
+		return r, err
 	}
-	var err error
 	if r.egress, err = record.OpenFile(out, record.EgressFile, os.O_CREATE|os.O_APPEND|os.O_RDWR); err != nil {
 		return nil, err
 	}
-	size, err := r.egress.Seek(0, io.SeekEnd)
-	if err != nil || size == 0 {
-		return r, err
+	if err := r.egress.Truncate(end); err != nil {
+		return nil, errors.Join(err, r.egress.Close())
 	}
-	last := make([]byte, 1)
-	if _, err = r.egress.ReadAt(last, size-1); err == nil && last[0] != '\n' {
-		err = r.append([]byte(` {"kind":"malformed","verdict":"error","reason":"unfinished_line"}` + "\n"))
-	}
-	return r, err
+	return r, nil
 }
+
+// LastTry returns the last try of an attempt that an earlier session has logged; 0 for none.
+func (r *Run) LastTry(of record.AttemptKey) int { return r.tries[of] }
 
 // append writes a whole line or, with an error, nothing.
 func (r *Run) append(line []byte) error {
@@ -131,6 +130,7 @@ func (l *Attempt) Fill(r *record.Record) error {
 	defer l.mu.Unlock()
 	if l.lines != nil {
 		r.EgressDigest = workspace.DigestOf(l.lines)
+		err = errors.Join(err, l.run.egress.Sync())
 	}
 	r.Logs = append(r.Logs, l.logs...)
 	r.Provenance.Specs = l.specs

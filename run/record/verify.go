@@ -266,6 +266,33 @@ func (v *verifier) unnamed() {
 	}
 }
 
+// LoggedTries returns the last try of each attempt that has lines in the log of the network, and the bytes of its
+// complete lines. An interrupted try has lines and no record.
+func LoggedTries(root *os.Root) (last map[AttemptKey]int, end int64, err error) {
+	last = map[AttemptKey]int{}
+	f, err := foreign.Open(root, EgressFile, maxLines)
+	if errors.Is(err, fs.ErrNotExist) {
+		return last, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = f.Close() }()
+	_, err = eachLine(f, func(_ int, line []byte) error {
+		end += int64(len(line)) + 1
+		var of egressKey
+		if json.Unmarshal(line, &of) == nil { // Verify reports another line
+			key := AttemptKey{of.Task, of.Attempt}
+			last[key] = max(last[key], of.Try)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", EgressFile, err)
+	}
+	return last, end, nil
+}
+
 // egressLines digests the egress log by try, and compares the digests with the records.
 func (v *verifier) egressLines() {
 	logged := map[egressKey]hash.Hash{} // by the tries that records claim
