@@ -66,18 +66,20 @@ func (a attempt) judgeAgain(ctx context.Context) (record.Record, error) {
 	badEnd := before.ProducerFailure // nil if the harness ended well
 	judges := badEnd == nil || a.cfg.policy(a.task).AfterTimeout
 	failed := before.VerificationStatus == record.Failed && !before.Judged() // without a verdict
-	if failed && (badEnd == nil || !judges) || ok && before.CandidateDigest == "" {
-		before.Logs, before.EgressDigest, before.PrivateDigest, before.CandidateWorkspace = nil, "", "", nil // files of the old directory
-		return a.secrets.Record(before), nil                                                                 // not judged again
-	}
 	rec, err := a.newRecord()
-	if a.task.Stepped() {
+	switch {
+	case err != nil:
+		return a.complete(rec, err)
+	case failed && (badEnd == nil || !judges) || ok && before.CandidateDigest == "": // not judged again
+		before.RunID, before.Try, before.Provenance = rec.RunID, rec.Try, rec.Provenance
+		before.Logs, before.EgressDigest, before.PrivateDigest, before.CandidateWorkspace = nil, "", "", nil // files of the old directory
+		return a.secrets.Record(before), nil
+	case a.task.Stepped():
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "steps_not_judged_again", "only what the last step left was kept"
-		return a.complete(rec, err)
-	}
-	if !ok {
+		return a.complete(rec, nil)
+	case !ok:
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "not_recorded", "the run has no record of this attempt"
-		return a.complete(rec, err)
+		return a.complete(rec, nil)
 	}
 	rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata = before.ProducerStdout, before.ProducerStderr, before.ProducerMetadata
 	rec.ProducerFailure = badEnd
@@ -85,10 +87,7 @@ func (a attempt) judgeAgain(ctx context.Context) (record.Record, error) {
 	rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = before.WorkspaceDigest, before.WorkspaceAttributes, before.LayerDigest
 	rec.Workdir = before.Workdir
 	rec.Agent, rec.Times.Producer, rec.Times.ProviderWait = before.Agent, before.Times.Producer, before.Times.ProviderWait
-	var c candidate.Candidate
-	if err == nil {
-		c, err = Stored(ctx, original.dir, before)
-	}
+	c, err := Stored(ctx, original.dir, before)
 	if rel, relErr := filepath.Rel(a.cfg.Output, c.Workspace); err == nil && relErr == nil && c.Workspace != "" {
 		rec.CandidateWorkspace = &rel
 	}

@@ -84,12 +84,19 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s depends on the order of the shards", name)
 		}
 	}
-	cfg.Output, cfg.Shard = filepath.Join(dir, "regraded"), nil
-	summary, err := judgeAgain(cfg, merged)
-	if err != nil || summary.Passed != 10 || summary.Total != 22 || len(summary.Changes) > 0 {
-		t.Errorf("%+v, %v", summary, err)
+	cfg.Output, cfg.Shard, cfg.Resume, cfg.Version.Version = filepath.Join(dir, "regraded"), nil, true, "2"
+	for _, resumed := range []int{0, 22} {
+		summary, err := judgeAgain(cfg, merged)
+		if err != nil || summary.Passed != 10 || summary.Total != 22 || summary.Resumed != resumed || len(summary.Changes) > 0 {
+			t.Errorf("%+v, %v", summary, err)
+		}
 	}
 	verified(t, cfg.Output) // the log of the flood stays with the old run
+	for _, r := range records(t, cfg) {
+		if r.Provenance.Sbench.Version != "2" {
+			t.Errorf("%s, not judged again, is of version %q", r.TaskID, r.Provenance.Sbench.Version)
+		}
+	}
 }
 
 // TestMergeRefuses: the error names a shard that is damaged or of another run, and the earlier merge
