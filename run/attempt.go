@@ -286,7 +286,7 @@ func (a attempt) complete(rec record.Record, cause error) (record.Record, error)
 	steps.Round(&rec)
 	private := a.log.WritePrivate(&rec)
 	rec = a.secrets.Record(rec)
-	rec.CandidateDigest = candidateDigest(rec)
+	rec.CandidateDigest = rec.DigestCandidate()
 	err := errors.Join(private, a.log.Fill(&rec))
 	if err != nil && cause == nil {
 		setError(&rec, err)
@@ -359,17 +359,4 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict) {
 func setError(rec *record.Record, err error) {
 	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
 	rec.Passed, rec.Score = nil, nil
-}
-
-// candidateDigest returns the digest of a record's candidate as it is recorded.
-func candidateDigest(rec record.Record) string {
-	switch {
-	case rec.CandidateText != nil:
-		return record.Digest([]byte(*rec.CandidateText))
-	case rec.CandidatePatch != nil:
-		return record.Digest([]byte(*rec.CandidatePatch))
-	case rec.LayerDigest != "":
-		return record.Digest([]byte(rec.WorkspaceDigest + " " + rec.LayerDigest))
-	}
-	return rec.WorkspaceDigest
 }

@@ -110,7 +110,7 @@ func Stored(ctx context.Context, dir string, rec record.Record) (candidate.Candi
 	if rec.CandidatePatch != nil {
 		c.Patch, c.Foreign = *rec.CandidatePatch, rec.Provenance.Harness.Type == predictions.Type
 	}
-	if candidateDigest(rec) != rec.CandidateDigest {
+	if rec.DigestCandidate() != rec.CandidateDigest {
 		return c, errors.New("stored candidate is not what its record says")
 	}
 	if rec.CandidateWorkspace == nil {

@@ -137,6 +137,19 @@ type Record struct {
 	Digest   string `json:"digest"`
 }
 
+// DigestCandidate returns what CandidateDigest has to be.
+func (r *Record) DigestCandidate() string {
+	switch {
+	case r.CandidateText != nil:
+		return Digest([]byte(*r.CandidateText))
+	case r.CandidatePatch != nil:
+		return Digest([]byte(*r.CandidatePatch))
+	case r.LayerDigest != "":
+		return Digest([]byte(r.WorkspaceDigest + " " + r.LayerDigest))
+	}
+	return r.WorkspaceDigest
+}
+
 // A Step is a step of a task that was made, with the fields of a Record that are its own.
 type Step struct {
 	Name            string                `json:"name"`

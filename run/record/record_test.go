@@ -175,6 +175,33 @@ func TestTampered(t *testing.T) {
 	}
 }
 
+// TestNeverWritten: records that no run writes are damaged, although their chain is right.
+func TestNeverWritten(t *testing.T) {
+	place := "workspaces/" + record.WorkspaceName("d", 1, 1)
+	for _, tt := range []struct {
+		name string
+		r    record.Record
+		want string
+	}{
+		{"workspace without a digest", record.Record{TaskID: "d", CandidateWorkspace: &place}, "the workspace is not what line 4 recorded"},
+		{"another candidate than the workspace", record.Record{TaskID: "d", WorkspaceDigest: "sha256:00", CandidateDigest: "sha256:01"}, "candidate_digest is not the candidate's digest"},
+		{"a try for the second time", record.Record{TaskID: "b"}, "line 2 has the same try"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := sample(t)
+			must.Do(t, os.Mkdir(filepath.Join(dir, place), 0o755))
+			l, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
+			must.Do(t, err)
+			tt.r.RunID, tt.r.Attempt, tt.r.Try, tt.r.VerificationStatus = "r", 1, 1, record.Failed
+			_, err = l.Append(tt.r)
+			must.Do(t, errors.Join(err, l.Seal(record.Seal{}, nil), l.Close()))
+			if v := verify(t, dir); v.OK() || !strings.Contains(fmt.Sprint(v.Findings), tt.want) {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
 // TestBombs: what a few megabytes of somebody else's run can make sbench remember is bounded.
 func TestBombs(t *testing.T) {
 	const many = 1 << 20
@@ -439,10 +466,10 @@ func TestTrust(t *testing.T) {
 		})
 	}
 	// Every later seal records what was accepted once.
-	for _, trust := range []record.Trust{{Key: key.Public(), AcceptUnsigned: true}, {Key: key.Public()}} {
+	for i, trust := range []record.Trust{{Key: key.Public(), AcceptUnsigned: true}, {Key: key.Public()}} {
 		l, _, _, err := record.Resume(forged, trust, func(record.Record) error { return nil })
 		must.Do(t, err)
-		_, err = l.Append(record.Record{TaskID: "more", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
+		_, err = l.Append(record.Record{TaskID: "more", Attempt: 1, Try: i + 1, VerificationStatus: record.Passed})
 		must.Do(t, errors.Join(err, l.Seal(record.Seal{}, key), l.Close()))
 		v, err := record.Verify(context.Background(), forged, key.Public())
 		if must.Do(t, err); !v.OK() || !v.Signed || !strings.Contains(fmt.Sprint(v.Findings), "first 2 records") {

@@ -135,10 +135,8 @@ func (v *verifier) inputs() {
 }
 
 func (v *verifier) record(n int, r Record) {
-	for _, text := range []*string{r.CandidateText, r.CandidatePatch} {
-		if text != nil && r.CandidateDigest != Digest([]byte(*text)) {
-			v.wrong(RecordsFile, n, "candidate_digest is not the candidate's digest")
-		}
+	if r.CandidateDigest != r.DigestCandidate() {
+		v.wrong(RecordsFile, n, "candidate_digest is not the candidate's digest")
 	}
 	if r.CandidateWorkspace != nil && !filepath.IsLocal(*r.CandidateWorkspace) { // grade leaves it where it is
 		v.note(RecordsFile, "line %d: candidate_workspace %q is not in this directory, and was not checked", n, *r.CandidateWorkspace)
@@ -152,14 +150,18 @@ func (v *verifier) record(n int, r Record) {
 	for _, name := range files {
 		v.named[name] = true
 	}
-	if r.CandidateWorkspace != nil && r.WorkspaceDigest != "" {
+	if r.CandidateWorkspace != nil {
 		v.workspace(n, *r.CandidateWorkspace, r)
 	}
 	for _, l := range r.Logs {
 		v.log(n, l)
 	}
 	v.private(n, &r)
-	v.claimed[egressKey{r.TaskID, r.Attempt, r.Try}] = claim{n, r.EgressDigest, r.PrivateDigest != ""}
+	key := egressKey{r.TaskID, r.Attempt, r.Try}
+	if before, twice := v.claimed[key]; twice {
+		v.wrong(RecordsFile, n, "line %d has the same try of this attempt", before.line)
+	}
+	v.claimed[key] = claim{n, r.EgressDigest, r.PrivateDigest != ""}
 }
 
 func (v *verifier) workspace(n int, path string, r Record) {
