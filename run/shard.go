@@ -46,6 +46,9 @@ func ParseShard(text string, getenv func(string) string) (s Shard, err error) {
 	if s.Count < 1 || s.Index < 1 || s.Index > s.Count {
 		return Shard{}, fmt.Errorf("there is no part %d of %d: parts are counted from 1", s.Index, s.Count)
 	}
+	if s.Count > record.MaxShards {
+		return Shard{}, fmt.Errorf("there are at most %d parts", record.MaxShards)
+	}
 	return s, nil
 }
 

@@ -145,11 +145,20 @@ func TestMergeRefuses(t *testing.T) {
 			must.Do(t, unix.Mkfifo(filepath.Join(dir, *r.CandidateWorkspace), 0o644))
 		})
 	})
+	numbered := func(name, index, other string) string { // without a record
+		return changed(name, func(dir string) {
+			must.Do(t, errors.Join(os.Remove(filepath.Join(dir, record.SealFile)), os.Truncate(filepath.Join(dir, record.RecordsFile), 0)))
+			spoil(t, filepath.Join(dir, record.ManifestFile), index, other)
+			rewrite(t, dir, nil)
+		})
+	}
 	for _, tt := range []struct {
 		name string
 		dirs []string
 		want string
 	}{
+		{"part 3 of 2", []string{dirs[0], numbered("third", `"index": 2`, `"index": 3`)}, "is no shard of a run"},
+		{"too many parts", []string{numbered("many", `"count": 2`, `"count": 1048577`)}, "is no shard of a run"},
 		{"workspace in another shard's", []string{dirs[0], nested}, "is not the attempt's own"},
 		{"log of another attempt", []string{dirs[0], log}, "is not in the attempt's own directory"},
 		{"egress of another shard's attempt", []string{dirs[0], egress}, "which does not belong to it"},
@@ -353,6 +362,7 @@ func TestParseShard(t *testing.T) {
 		{"auto/2", "neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX", nil},
 		{"0/4", "parts are counted from 1", nil},
 		{"5/4", "there is no part 5 of 4", nil},
+		{"1/1048577", "there are at most 1048576", nil},
 		{"4", "expected I/N", nil},
 		{"a/b", "expected I/N", nil},
 		{"1/4/2", "expected I/N", nil},

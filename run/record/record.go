@@ -370,6 +370,9 @@ type Shard struct {
 	Attempts map[string][]int `json:"attempts"` // the numbers of this shard's attempts, by task
 }
 
+// MaxShards is the highest Count.
+const MaxShards = 1 << 20
+
 // Planned returns how many attempts are in the shard.
 func (s *Shard) Planned() (n int) {
 	for _, numbers := range s.Attempts {
