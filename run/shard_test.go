@@ -195,6 +195,15 @@ func TestMergeRefuses(t *testing.T) {
 		t.Errorf("a shard was dropped: %v", err)
 	}
 	verified(t, merged)
+	more := cfg
+	more.Output, more.Shard, more.Resume, more.Attempts = merged, nil, true, 2
+	ran(t, more)
+	if _, err := record.Merge(t.Context(), dirs, merged, record.MergeOptions{}); !errors.Is(err, record.ErrExists) {
+		t.Errorf("merged over attempts that were made after the merge: %v", err)
+	}
+	if v := verified(t, merged); v.Records != 8 {
+		t.Errorf("%d records", v.Records)
+	}
 	cfg.Output, cfg.Shard, cfg.Resume = dirs[0], &run.Shard{Index: 2, Count: 2}, true
 	if _, err := runs(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "belongs to shard 1 of 2") {
 		t.Errorf("another shard's directory was resumed: %v", err)

@@ -100,26 +100,35 @@ type origin struct {
 	Image, ImageID string
 }
 
-// open reads the manifest of an earlier merge.
+// open reads the manifest of an earlier merge. The error is ErrExists for any other run, and for one that went on after
+// the merge. A merge that was interrupted left no whole chain.
 func (m *merger) open(output string) error {
-	var data []byte
 	root, err := os.OpenRoot(output)
-	if err == nil {
-		data, err = foreign.Read(root, ManifestFile, maxSmall)
-		err = errors.Join(err, root.Close())
-	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var old Manifest
-	if err == nil {
-		err = foreign.Decode(data, &old, maxManifest)
+	if err != nil {
+		return err
 	}
-	if err == nil && old.Merged == nil {
-		err = fmt.Errorf("%s: %w, not of a merge", output, ErrExists)
+	defer func() { _ = root.Close() }()
+	if _, err := root.Lstat(ManifestFile); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	m.before = old.Merged
-	return err
+	var old chain
+	if err := old.follow(root, nil, func(int, Record) error { return nil }); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	merged := 0
+	for _, part := range old.manifest.Merged {
+		merged += part.Records
+	}
+	switch m.before = old.manifest.Merged; {
+	case m.before == nil:
+		return fmt.Errorf("%s: %w, not of a merge", output, ErrExists)
+	case old.records > merged && old.damage() == nil:
+		return fmt.Errorf("%s: %w, made after the merge: name another directory", output, ErrExists)
+	}
+	return nil
 }
 
 // read verifies the shard in dir. It returns nil for a shard that has not ended.
