@@ -358,5 +358,5 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict) {
 // setError gives a record the status error.
 func setError(rec *record.Record, err error) {
 	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
-	rec.Passed, rec.Score = nil, nil
+	rec.Passed, rec.Score, rec.Assurance = nil, nil, ""
 }

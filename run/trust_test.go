@@ -181,6 +181,22 @@ func TestIrregularOutput(t *testing.T) {
 	}
 }
 
+// TestNotKept: an attempt that passed, but cannot be kept, is an error, and nothing in its record says more.
+func TestNotKept(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""))
+	cfg.Progress = func(e run.Event) {
+		if dir := filepath.Join(cfg.Output, record.WorkspacesDir); e.Kind == run.VerifierDone {
+			must.Do(t, errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o644)))
+		}
+	}
+	if _, err := runs(t.Context(), cfg); !errors.Is(err, run.ErrInfrastructure) {
+		t.Error(err)
+	}
+	if r := records(t, cfg)[0]; r.VerificationStatus != record.Error || r.Assurance != "" || r.Passed != nil || r.CandidateDigest != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestReplacedWorkspace: a workspace behind a symbolic link is not judged again, and neither is another file in its place.
 func TestReplacedWorkspace(t *testing.T) {
 	for name, replace := range map[string]func(workspaces, workspace string) error{

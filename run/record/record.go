@@ -230,7 +230,7 @@ func (r *Record) Code() bool {
 // Fail gives the record the status failed, without a verdict of a verifier.
 func (r *Record) Fail(f candidate.Failure) {
 	r.VerificationStatus, r.FailureReason, r.FailurePhase, r.FailureMessage = Failed, f.Reason, f.Phase, f.Message
-	r.Passed, r.Score = new(false), new(0.0)
+	r.Passed, r.Score, r.Assurance = new(false), new(0.0), ""
 }
 
 // Metadata is a JSON object without a fixed set of keys.
