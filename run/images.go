@@ -55,7 +55,7 @@ func (c *config) resolveTask(ctx context.Context, task plannedTask, found images
 		key := imageKey(w.env.Image, w.env.Setup)
 		if _, known := found[key]; !known {
 			img, err := c.Images.Resolve(ctx, w.env)
-			if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
+			if unavailable(ctx, err) {
 				return nil, err
 			}
 			found[key], failed[key] = img, err
@@ -70,7 +70,11 @@ func (c *config) resolveTask(ctx context.Context, task plannedTask, found images
 	if task.oracle != "" && len(problems) == 0 {
 		const python = "python of "
 		if _, known := failed[python+task.oracle]; !known {
-			failed[python+task.oracle] = c.requirePython(ctx, found[task.oracle])
+			err := c.requirePython(ctx, found[task.oracle])
+			if unavailable(ctx, err) {
+				return nil, err
+			}
+			failed[python+task.oracle] = err
 		}
 		if err := failed[python+task.oracle]; err != nil {
 			problem("$.verification.oracle", err)
@@ -83,6 +87,11 @@ func (c *config) resolveTask(ctx context.Context, task plannedTask, found images
 		}
 	}
 	return problems, nil
+}
+
+// unavailable reports whether an error says nothing about an image.
+func unavailable(ctx context.Context, err error) bool {
+	return err != nil && (errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil)
 }
 
 // inImage returns the task with the working directory of its image, if it has none of its own.

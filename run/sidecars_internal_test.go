@@ -1,11 +1,14 @@
 package run
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -22,4 +25,19 @@ func TestSidecarArgs(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+}
+
+// TestOracleWithoutDaemon: that a daemon cannot show an oracle's image is no fault of the image.
+func TestOracleWithoutDaemon(t *testing.T) {
+	c := config{Site: Site{Engine: noDaemon{}}}
+	problems, err := c.resolveTask(t.Context(), plannedTask{oracle: "x"}, images{}, map[string]error{})
+	if !errors.Is(err, runtime.ErrUnavailable) || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+type noDaemon struct{ harness.Engine }
+
+func (noDaemon) View(context.Context, runtime.Image) (runtime.View, error) {
+	return nil, runtime.ErrUnavailable
 }
