@@ -80,7 +80,7 @@ func (c *config) resolveTask(ctx context.Context, task plannedTask, found images
 			problem("$.verification.oracle", err)
 		}
 	}
-	if task.inherits {
+	if task.inherits && len(problems) == 0 {
 		env := task.images[0].env
 		if _, err := (environment.Environment{}).InImage(found[imageKey(env.Image, env.Setup)].Workdir, task.files); err != nil {
 			problem("$.environment.workdir", err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness"
@@ -40,4 +41,19 @@ type noDaemon struct{ harness.Engine }
 
 func (noDaemon) View(context.Context, runtime.Image) (runtime.View, error) {
 	return nil, runtime.ErrUnavailable
+}
+
+// TestMissingImage: a missing image is one problem, and nothing is said about its working directory.
+func TestMissingImage(t *testing.T) {
+	c := config{Plan: Plan{Inputs: Inputs{Pack: &compiler.Pack{}}}, Site: Site{Images: noImages{}}}
+	task := plannedTask{inherits: true, files: true, images: []imageRef{{environment.Environment{Image: "x"}, "$.environment.image"}}}
+	if problems, err := c.resolveTask(t.Context(), task, images{}, map[string]error{}); err != nil || len(problems) != 1 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+type noImages struct{}
+
+func (noImages) Resolve(context.Context, environment.Environment) (runtime.Image, error) {
+	return runtime.Image{}, runtime.ErrNotFound
 }
