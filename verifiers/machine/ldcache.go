@@ -27,7 +27,7 @@ const (
 	cacheRecord = 24 // bytes of an entry
 )
 
-// readCache returns the entries of a loader cache; nil if it is none.
+// readCache returns the entries of a loader cache; nil if it is none, or one that a machine could not have.
 func readCache(text []byte) (all []cacheEntry) {
 	if len(text) < cacheHeader || string(text[:len(cacheMagic)]) != cacheMagic {
 		return nil
@@ -37,16 +37,21 @@ func readCache(text []byte) (all []cacheEntry) {
 	if count > (len(text)-cacheHeader)/cacheRecord {
 		return nil
 	}
+	left := maxLoaderCache // bytes of names and paths, which many entries can share
 	str := func(at uint32) string {
 		if uint64(at) >= uint64(len(text)) {
 			return ""
 		}
 		s, _, _ := bytes.Cut(text[at:], []byte{0})
+		left -= len(s)
 		return string(s)
 	}
 	for i := range count {
 		at := cacheHeader + i*cacheRecord
 		all = append(all, cacheEntry{u32(at), u32(at + 12), binary.LittleEndian.Uint64(text[at+16:]), str(u32(at + 4)), str(u32(at + 8))})
+		if left < 0 {
+			return nil
+		}
 	}
 	return all
 }

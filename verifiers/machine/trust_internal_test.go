@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -146,9 +147,17 @@ func TestMergeCaches(t *testing.T) {
 			}
 		})
 	}
-	for _, text := range []string{"", cacheMagic, cacheMagic + strings.Repeat("\xff", 100)} {
+	// Many entries share one long text: four megabytes of them would take hundreds of gigabytes.
+	bomb := writeCache(append(slices.Clip(image), make([]cacheEntry, 200)...))
+	for i := len(image); i < 200; i++ {
+		at := bomb[cacheHeader+i*cacheRecord:]
+		binary.LittleEndian.PutUint32(at[4:], uint32(len(bomb)))
+		binary.LittleEndian.PutUint32(at[8:], uint32(len(bomb)))
+	}
+	bomb = append(bomb, "/"+strings.Repeat("x", 64<<10)...)
+	for _, text := range []string{"", cacheMagic, cacheMagic + strings.Repeat("\xff", 100), string(bomb)} {
 		if got := mergeCaches(writeCache(image), []byte(text), nil); got != nil {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf("%.99q: %d bytes", text, len(got))
 		}
 	}
 }
