@@ -40,22 +40,26 @@ type artifact struct {
 	root    *os.Root
 	name    string
 	tree    bool
-	content []byte // of a file
+	content []byte // of a file; only its beginning if it has more than maxParsed bytes
 	nodes   []node // of a tree
 	size    int64
+	sum     string // digest of a file
 }
 
 // add notes what visit found.
 func (a *artifact) add(n node, content io.Reader) (err error) {
+	sum := sha256.New()
 	switch {
 	case !a.tree:
-		a.size = *n.Size
-		a.content, err = io.ReadAll(content)
+		a.size, content = *n.Size, io.TeeReader(content, sum)
+		if a.content, err = io.ReadAll(io.LimitReader(content, maxParsed+1)); err == nil {
+			_, err = io.Copy(io.Discard, content)
+		}
+		a.sum = workspace.DigestOf(sum)
 		return err
 	case n.Path == ".":
 		return nil
 	case content != nil:
-		sum := sha256.New()
 		if _, err := io.Copy(sum, content); err != nil {
 			return err
 		}
@@ -70,11 +74,11 @@ func (a *artifact) add(n node, content io.Reader) (err error) {
 func (a *artifact) manifest() any { return object{"nodes": append([]node{}, a.nodes...)} }
 
 func (a *artifact) digest() string {
-	content := a.content
-	if a.tree {
-		content, _ = document.Marshal(a.manifest()) // of strings and numbers
+	if !a.tree {
+		return a.sum
 	}
-	return digest(content)
+	manifest, _ := document.Marshal(a.manifest()) // of strings and numbers
+	return digest(manifest)
 }
 
 // value returns what a parser makes of the artifact, which it never executes. The error may be a failure.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"testing"
 
@@ -34,6 +35,26 @@ func doubles(values ...float64) (data []byte) {
 		data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
 	}
 	return data
+}
+
+// TestLargeArtifact: a pack may allow a file that is too large for the parsers. Its digest is taken without reading it into memory.
+func TestLargeArtifact(t *testing.T) {
+	const size = 256 << 20
+	dir := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(dir, "big"), nil, 0o644))
+	must.Do(t, os.Truncate(filepath.Join(dir, "big"), size))
+	c := capture{root: must.OpenRoot(t, dir)}
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	o, err := c.observe(t.Context(), "big", securebench.RegularFile, "securebench.opaque-bytes/v1", securebench.Limits{MaxBytes: size}, maxLine)
+	goruntime.ReadMemStats(&after)
+	const zeros = "sha256:a6d72ac7690f53be6ae46ba88506bd97302a093f7108472bd9efc3cefda06484"
+	if err != nil || o.failed == nil || o.failed.Code != tooLarge || *o.size != size || *o.digest != zeros {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if most := uint64(10 * maxParsed); after.TotalAlloc-before.TotalAlloc > most {
+		t.Errorf("it took %d bytes of memory, more than %d", after.TotalAlloc-before.TotalAlloc, most)
+	}
 }
 
 // TestParsers: what each parser of files makes of a file, as JSON with sorted keys, or its code.
