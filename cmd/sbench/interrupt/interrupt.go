@@ -84,12 +84,18 @@ func (i *Interruption) SetOutput(w io.Writer) {
 	i.say = w
 }
 
-// Graceful returns a channel that the next signal closes instead of canceling the context.
+// Graceful returns a channel that the first signal closes instead of canceling the context. It is closed already if
+// the signal has come.
 func (i *Interruption) Graceful() <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.soft = make(chan struct{})
-	return i.soft
+	soft := make(chan struct{})
+	if i.n > 0 {
+		close(soft)
+		return soft
+	}
+	i.soft = soft
+	return soft
 }
 
 // Context returns the context, which ends with an interruption, or with Close.
