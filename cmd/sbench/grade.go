@@ -39,6 +39,9 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
+	if isRun && cmd.Extract == family.Fenced {
+		return nil, fmt.Errorf("%w: --extract is for predictions, and %q is a run", errUsage, cmd.Source)
+	}
 	if isRun {
 		original, err := run.ReadOriginal(cmd.Source, record.Trust{Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned})
 		if err == nil {

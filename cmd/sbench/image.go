@@ -227,6 +227,8 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	switch {
 	case (cmd.Context == "") == (cmd.Pack == ""):
 		return nil, fmt.Errorf("%w: give a directory with a Dockerfile, or --pack", errUsage)
+	case cmd.Pack != "" && cmd.As != "":
+		return nil, fmt.Errorf("%w: --as names one image, not those of a pack", errUsage)
 	case cmd.Pack != "":
 		images, err := pack.Images(cmd.Pack)
 		if err == nil && len(images) == 0 {

@@ -29,6 +29,9 @@ func isDirectory(name string) bool {
 // runDirectory runs a directory of tasks, which it imports, or a pack that was imported: it builds the
 // images that are missing, and runs what can be run. What cannot is in the summary, with the reason.
 func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err error) {
+	if _, err := cmd.testerArgs.source(); err != nil { // before anything is imported
+		return err
+	}
 	format, isPack, err := site.TasksIn(source)
 	if err != nil {
 		return marked(errUsage, err)
