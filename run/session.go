@@ -138,7 +138,9 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 
 // end seals the records and releases everything that begin opened. err is the error of the attempts.
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
-	err = errors.Join(err, s.code.Close(ctx), s.logs.Close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close())
+	if failed := errors.Join(s.code.Close(ctx), s.logs.Close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close()); failed != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", ErrInfrastructure, failed))
+	}
 	slices.SortFunc(s.summary.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Attempt, b.Attempt))
 	})

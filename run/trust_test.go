@@ -197,6 +197,19 @@ func TestNotKept(t *testing.T) {
 	}
 }
 
+// TestNotSealed: that a run cannot be sealed is no bug of sbench.
+func TestNotSealed(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""))
+	cfg.Progress = func(e run.Event) {
+		if e.Kind == run.VerifierDone {
+			must.Do(t, os.Mkdir(filepath.Join(cfg.Output, record.SealFile), 0o755))
+		}
+	}
+	if summary, err := runs(t.Context(), cfg); !errors.Is(err, run.ErrInfrastructure) || summary.Passed != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+}
+
 // TestReplacedWorkspace: a workspace behind a symbolic link is not judged again, and neither is another file in its place.
 func TestReplacedWorkspace(t *testing.T) {
 	for name, replace := range map[string]func(workspaces, workspace string) error{
