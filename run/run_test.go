@@ -677,7 +677,7 @@ func TestSteps(t *testing.T) {
 					if dir, _ := p.Path("/workspace"); strings.Contains(string(text), "too deep") {
 						_ = os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 600)), 0o755)
 					}
-					_, _ = fmt.Fprintln(p.Stdout, "I did it")
+					_, _ = fmt.Fprintln(p.Stdout, "I did it", strings.Repeat("x", 80<<10))
 					return fake.Status{}
 				}
 			}
@@ -688,6 +688,10 @@ func TestSteps(t *testing.T) {
 			if n := strings.Count(rec.ProducerStdout, "--- step 0"); len(rec.Steps) != tt.made || n != 1 {
 				t.Errorf("%d steps, and %d outputs of the first: %q", len(rec.Steps), n, rec.ProducerStdout)
 			}
+			if len(rec.Logs) != 1 || rec.Logs[0].Path != record.LogDir("t", 1, 1)+"/harness-stdout.txt" || !strings.Contains(rec.ProducerStdout, rec.Logs[0].Path) {
+				t.Errorf("logs %v", rec.Logs)
+			}
+			verified(t, cfg.Output)
 			sum := record.Times{Waited: rec.Times.Waited}
 			for _, s := range rec.Steps {
 				sum.Producer, sum.Verifier = sum.Producer+s.Times.Producer, sum.Verifier+s.Times.Verifier

@@ -17,7 +17,10 @@ const beforeDir = unjudgedDir + "/before"
 // steps makes the steps of a task one after the other, each on the machine that the step before left,
 // until one of them does not earn what the next one requires. It returns what the last one left.
 func (a attempt) steps(ctx, producing context.Context, rec *record.Record) (left candidate.Candidate, err error) {
-	defer func() { err = errors.Join(err, a.removeWorkspace(beforeDir)) }()
+	defer func() {
+		a.log.Step = ""
+		err = errors.Join(err, a.removeWorkspace(beforeDir))
+	}()
 	missed := ""
 	var rewards []map[string]float64 // of the steps that were made
 	fresh := *rec                    // with which the record of each step begins
@@ -41,7 +44,6 @@ func (a attempt) steps(ctx, producing context.Context, rec *record.Record) (left
 			break
 		}
 	}
-	a.log.Step = ""
 	steps.Sum(rec, a.task.Steps(), rewards, missed)
 	return left, nil
 }
