@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/check"
 	"github.com/securebench/sbench/run/standin"
 )
 
@@ -117,4 +120,20 @@ func solver(args []string) fake.Program {
 		return func(context.Context, *fake.Proc) fake.Status { return fake.Status{} }
 	}
 	return programs(args)
+}
+
+// TestCheckWithoutResult: a check of a pack ends if a run did not end well, unless only the pack is at fault.
+func TestCheckWithoutResult(t *testing.T) {
+	for _, want := range []error{run.ErrInfrastructure, nil} {
+		cfg, _ := config(t, row("one", "x", ""))
+		c := check.Check{Inputs: cfg.Inputs, Options: cfg.Options, Run: func(context.Context, run.Plan) (run.Summary, error) {
+			if want == nil {
+				return run.Summary{}, run.PackFault{Err: errors.New("no shell")}
+			}
+			return run.Summary{}, fmt.Errorf("%w: the disk is full", want)
+		}}
+		if _, err := c.Pack(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
 }

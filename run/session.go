@@ -150,7 +150,7 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	case err == nil && n > 0:
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, n, summary.Total)
 	case err == nil && summary.Errors > 0:
-		err = packFault{fmt.Errorf("the pack or its image is at fault in %d of %d attempts, which were not measured", summary.Errors, summary.Total)}
+		err = PackFault{fmt.Errorf("the pack or its image is at fault in %d of %d attempts, which were not measured", summary.Errors, summary.Total)}
 	}
 	if left := s.summary.LeftOut; err == nil && len(left) > 0 {
 		var names []string
@@ -165,11 +165,14 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	return s.summary, err
 }
 
-// packFault is an ErrInfrastructure with another message.
-type packFault struct{ error }
+// A PackFault is an ErrInfrastructure for which only the pack or its images are at fault.
+type PackFault struct{ Err error }
+
+// Error implements error.
+func (f PackFault) Error() string { return f.Err.Error() }
 
 // Is makes the error an ErrInfrastructure.
-func (packFault) Is(target error) bool { return target == ErrInfrastructure }
+func (PackFault) Is(target error) bool { return target == ErrInfrastructure }
 
 // seal seals the recorded chain and states how many attempts are planned.
 func (s *session) seal() error {
