@@ -44,7 +44,7 @@ func reasons(t *testing.T) []string {
 
 // TestReasons: the page and the sources name the same reasons.
 func TestReasons(t *testing.T) {
-	given := regexp.MustCompile(`(?:(?:Fail|Fault|failed|deny)\(|Reason:\s+|Reason\s+=\s+|Failure\{|reason[A-Z][a-z]+\s+=\s+|= (?:Faulty|Failed), (?:0, )?|record\.Error, )"([a-z0-9]+(?:_[a-z0-9]+)+|infrastructure)"`)
+	given := regexp.MustCompile(`(?:(?:Fail|Fault|failed|deny)\(|Reason:\s+|Reason\s+=\s+|Failure\{|reason[A-Z][a-z]+\s+=\s+|= (?:Faulty|Failed), (?:0, )?|record\.(?:Error|Pending), |cmp\.Or\([a-zA-Z.]+, )"([a-z0-9]+(?:_[a-z0-9]+)+|infrastructure)"`)
 	known := reasons(t)
 	var text strings.Builder
 	for _, dir := range []string{"candidate", "harness", "run", "verifiers"} {
