@@ -262,6 +262,29 @@ func TestStopNetworked(t *testing.T) {
 	}
 }
 
+// TestNetworkEnabled: a record says whether the harness could reach something, whatever the judge may reach.
+func TestNetworkEnabled(t *testing.T) {
+	for _, tt := range []struct {
+		name, more string
+		domains    int
+		judge      *run.Judge
+		want       bool
+	}{
+		{"nothing", "", 0, nil, false},
+		{"a judge", "", 0, &run.Judge{}, false},
+		{"a domain", "", 1, nil, true},
+		{"a domain, but not for this task", `, "network": "none"`, 1, nil, false},
+	} {
+		cfg, _ := config(t, row("one", "do it right", tt.more))
+		cfg.Egress.Domains, cfg.Judge = make([]domain.Domain, tt.domains), tt.judge
+		cfg.Producer = asker{cfg.Producer, func(context.Context) error { return nil }}
+		ran(t, cfg)
+		if got := records(t, cfg)[0].NetworkEnabled; got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
 // asker is a producer that writes a line to the log of the network, if there is one, and then calls then.
 type asker struct {
 	harness.Producer
