@@ -89,6 +89,9 @@ func (a attempt) judgeAgain(ctx context.Context) (record.Record, error) {
 	rec.Agent, rec.Times.Producer, rec.Times.ProviderWait = before.Agent, before.Times.Producer, before.Times.ProviderWait
 	c, err := Stored(ctx, original.dir, before)
 	if rel, relErr := filepath.Rel(a.cfg.Output, c.Workspace); err == nil && relErr == nil && c.Workspace != "" {
+		if filepath.IsLocal(rel) { // it is none of this run's own
+			rel = c.Workspace
+		}
 		rec.CandidateWorkspace = &rel
 	}
 	switch {

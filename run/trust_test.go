@@ -210,6 +210,21 @@ func TestNotSealed(t *testing.T) {
 	}
 }
 
+// TestGradedAbove: a run can be judged again into a directory that contains it.
+func TestGradedAbove(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""))
+	above := cfg.Output
+	cfg.Output = filepath.Join(above, "first")
+	ran(t, cfg)
+	old := cfg.Output
+	cfg.Output = above
+	summary, err := judgeAgain(cfg, old)
+	if err != nil || summary.Passed != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	verified(t, above)
+}
+
 // TestReplacedWorkspace: a workspace behind a symbolic link is not judged again, and neither is another file in its place.
 func TestReplacedWorkspace(t *testing.T) {
 	for name, replace := range map[string]func(workspaces, workspace string) error{
