@@ -99,6 +99,26 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestMergeGraded: shards of a run that judged workspaces again are merged, too. The workspaces stay where they are.
+func TestMergeGraded(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""), row("fails", "exit with 3", ""))
+	ran(t, cfg)
+	old, dir := cfg.Output, t.TempDir()
+	var dirs []string
+	for i := range 2 {
+		cfg.Shard = &run.Shard{Index: i + 1, Count: 2}
+		cfg.Output = filepath.Join(dir, cfg.Shard.Dir())
+		_, err := judgeAgain(cfg, old)
+		must.Do(t, err)
+		dirs = append(dirs, cfg.Output)
+	}
+	cfg.Output = filepath.Join(dir, "merged")
+	if report := merge(t, dirs, cfg.Output, nil); report.Attempts != 3 {
+		t.Errorf("%+v", report)
+	}
+	verified(t, cfg.Output)
+}
+
 // TestMergeRefuses: the error names a shard that is damaged or of another run, and the earlier merge
 // stays.
 func TestMergeRefuses(t *testing.T) {

@@ -48,7 +48,7 @@ func (r *Record) files() (names []string, err error) {
 		}
 		names = append(names, l.Path)
 	}
-	if r.CandidateWorkspace == nil {
+	if r.CandidateWorkspace == nil || !filepath.IsLocal(*r.CandidateWorkspace) { // grade leaves it where it is
 		return names, nil
 	}
 	own := path.Join(WorkspacesDir, WorkspaceName(r.TaskID, r.Attempt, r.Try))

@@ -138,7 +138,7 @@ func (v *verifier) record(n int, r Record) {
 	if r.CandidateDigest != r.DigestCandidate() {
 		v.wrong(RecordsFile, n, "candidate_digest is not the candidate's digest")
 	}
-	if r.CandidateWorkspace != nil && !filepath.IsLocal(*r.CandidateWorkspace) { // grade leaves it where it is
+	if r.CandidateWorkspace != nil && !filepath.IsLocal(*r.CandidateWorkspace) {
 		v.note(RecordsFile, "line %d: candidate_workspace %q is not in this directory, and was not checked", n, *r.CandidateWorkspace)
 		r.CandidateWorkspace = nil
 	}
