@@ -49,7 +49,6 @@ func main() {
 		os.Exit(codeInfrastructure)
 	}
 	interrupts := interrupt.Watch(codeInterrupted)
-	defer interrupts.Close()
 	os.Exit(execute(interrupts, os.Args[1:], os.Stdout, os.Stderr))
 }
 
