@@ -24,12 +24,13 @@ set -u
 export SBENCH_ROOT="{{.NodeDir}}" SBENCH_STATE="{{.NodeDir}}/state"
 {{- end}}
 
-process="" again=""
-trap '[ -z "$process" ] || kill -TERM "$process"' TERM
+process="" again="" ended=""
+trap 'ended=1; [ -z "$process" ] || kill -TERM "$process"' TERM
 trap 'again=1; [ -z "$process" ] || kill -TERM "$process"' USR1
 {{- range .Prepare}}
 {{words .}} || exit
 {{- end}}
+[ -z "$ended" ] || exit 130
 {{words .Command}} --shard auto/{{.Shards}} --resume &
 process=$!
 while wait "$process"; code=$?; kill -0 "$process" 2>/dev/null; do :; done
