@@ -9,7 +9,8 @@ import (
 
 var pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// humanEvalRow makes a task of a line of HumanEval.jsonl, or of a file of the same form. Its tests are the line's check function and a call of this function.
+// humanEvalRow makes a task of a line of HumanEval.jsonl, or of a file of the same form. Its tests are the line's check
+// function and a call of this function.
 func humanEvalRow(r *record) (Row, error) {
 	id, prompt, tests := r.text("task_id"), r.text("prompt"), r.text("test")
 	entry, solution := r.text("entry_point"), r.text("canonical_solution")

@@ -28,7 +28,8 @@ var (
 	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 )
 
-// row makes a task of a row of SWE-bench (Lite, Verified, Multilingual). Its tests are the tests that the record names, or the test files that the record's test_patch touches.
+// row makes a task of a row of SWE-bench (Lite, Verified, Multilingual). Its tests are the tests that the record names, or
+// the test files that the record's test_patch touches.
 func (o *sweBenchOptions) row(r *record) (Row, error) {
 	i := newInstance(r)
 	if len(r.problems) > 0 {

@@ -309,10 +309,11 @@ func (a attempt) newRecord() (record.Record, error) {
 	task := a.task
 	provenance, err := a.provenance(task)
 	category, _ := task.Metadata()["category"].(string) // by which reports group tasks
+	networked := a.cfg.producer().Relay != nil || len(a.cfg.Egress.Domains) > 0 && !task.Environment().NetworkNone
 	return record.Record{
 		RunID: a.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: a.cfg.Pack.ID, TaskType: task.Family().Name, Category: category,
 		Attempt: a.number, Try: a.try, HiddenValues: secrets.Redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
-		NetworkEnabled: a.cfg.producer().Relay != nil || len(a.cfg.Egress.Domains) > 0 && !task.Environment().NetworkNone, Image: a.image.Ref, ImageID: a.image.Digest, Sidecars: a.images.sidecarImages(a.task), Degraded: a.cfg.Degraded,
+		NetworkEnabled: networked, Image: a.image.Ref, ImageID: a.image.Digest, Sidecars: a.images.sidecarImages(a.task), Degraded: a.cfg.Degraded,
 		StartedAt: a.began.UTC(), Times: record.Times{Waited: a.began.Sub(a.asked).Seconds()}, Provenance: provenance,
 	}, err
 }

@@ -43,7 +43,7 @@ func (noDaemon) View(context.Context, runtime.Image) (runtime.View, error) {
 	return nil, runtime.ErrUnavailable
 }
 
-// TestMissingImage: a missing image is one problem, and nothing is said about its working directory.
+// TestMissingImage: a missing image is reported once, and its working directory is not reported.
 func TestMissingImage(t *testing.T) {
 	c := config{Plan: Plan{Inputs: Inputs{Pack: &compiler.Pack{}}}, Site: Site{Images: noImages{}}}
 	task := plannedTask{inherits: true, files: true, images: []imageRef{{environment.Environment{Image: "x"}, "$.environment.image"}}}

@@ -65,8 +65,8 @@ type InspectOptions struct {
 	Provider bool   // the harness has a provider
 }
 
-// Inspect returns what agent, test_sandbox, evaluator and result see of a task. A result has no files. Missing
-// files are Problems of the inspection, not errors.
+// Inspect returns what agent, test_sandbox and evaluator see of a task. Missing files are Problems of the inspection,
+// not errors.
 func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspection, error) {
 	if t.Stepped() {
 		var steps []string

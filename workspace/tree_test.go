@@ -41,7 +41,7 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	must.Do(t, os.Chmod(path, mode))
 }
 
-// needsRoot skips a test whose tree has entries that an ordinary user cannot read.
+// needsRoot skips the test unless root runs it. Only root can read the tree of the test.
 func needsRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -1,7 +1,7 @@
 package service
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,7 +58,7 @@ func becomeCandidate(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(syscall.Setgroups([]int{}), syscall.Setgid(candidateID), syscall.Setuid(candidateID)); err != nil {
+	if err := errors.Join(syscall.Setgroups([]int{}), syscall.Setgid(candidateID), syscall.Setuid(candidateID)); err != nil {
 		return fmt.Errorf("only root can run programs as another user: %w", err)
 	}
 	if err := closeOthers(); err != nil {
