@@ -83,8 +83,8 @@ var (
 	// setOff is a label at the start, at the end, before punctuation, in brackets, quotes or emphasis,
 	// or after a word such as "option".
 	setOff = expression("(?i:^|[([{<*_`\"]|" + option + `)[` + labelRange + `]|[` + labelRange + "](?:$|[)\\]}>*_`\".,;:!])")
-	// stop is a full stop between a label and a text, which ends no sentence.
-	stop = expression(`([` + labelRange + `][*_)\]]*)\.(["*_)\]]*\s+["*_]*[` + textRange + `])`)
+	// stop is a full stop between a label and a text.
+	stop = expression(`[` + labelRange + `][*_)\]]*\.["*_)\]]*\s+["*_]*[` + textRange + `]`)
 )
 
 // read returns the choices that an answer names, by a label that is set off, or else by a text, or
@@ -96,7 +96,7 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	if m := computed().FindStringSubmatch(line); m != nil && equal == nil {
 		equal = b.equal(m[1])
 	}
-	line = stop().ReplaceAllString(b.labelled(tokenize(line).marked(b.words, nil)), "$1$2")
+	line = joined(b.labelled(tokenize(line).marked(b.words, nil)))
 	if r, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, " \"*_`~#>-([{<|✅")); r >= labelMark { // an explanation may follow
 		line = sentences(line)[0]
 	}
@@ -119,6 +119,18 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 		return nil, Several, isBare
 	}
 	return named, "", isBare
+}
+
+// joined removes a full stop between a label and its choice's text, which ends no sentence. Another choice's text
+// begins an explanation ("B. Mars is smaller"), if there are other words.
+func joined(line string) string {
+	isBare := len(tokenize(line).words) == 0
+	return stop().ReplaceAllStringFunc(line, func(s string) string {
+		if !isBare && marksOf(s, labelMark)[0] != marksOf(s, firstMark)[0] {
+			return s
+		}
+		return strings.Replace(s, ".", "", 1)
+	})
 }
 
 func (b ballot) labelled(line string) string {
