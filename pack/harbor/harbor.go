@@ -98,13 +98,19 @@ type harborContainer struct {
 
 // A harborSize is a limit in bytes: KEY_mb or, in the older form, the text of KEY, such as "2G".
 type harborSize struct {
-	key  string
-	mb   *int64
-	text string
+	key   string
+	least int64 // megabytes, as in a row
+	mb    *int64
+	text  string
 }
 
-func (c *harborContainer) memory() harborSize  { return harborSize{"memory", c.MemoryMB, c.Memory} }
-func (c *harborContainer) storage() harborSize { return harborSize{"storage", c.StorageMB, c.Storage} }
+func (c *harborContainer) memory() harborSize {
+	return harborSize{"memory", 16, c.MemoryMB, c.Memory}
+}
+
+func (c *harborContainer) storage() harborSize {
+	return harborSize{"storage", 1, c.StorageMB, c.Storage}
+}
 
 // megabytes returns nil if there is no limit, or none that can be read.
 func (s harborSize) megabytes() *int64 {
@@ -314,13 +320,17 @@ func (spec harborTask) check(t *task) {
 		t.refuse(len(e.Servers) > 0, "name them in the tester file, in harness.config.mcp_servers, and leave the key out", "%s.mcp_servers is not supported", at)
 		t.refuse(e.Skills != "", "put what the agent has to know into the instruction, and leave the key out", "%s.skills_dir is not supported", at)
 		modes = append(modes, e.Network)
-		limits[at+".cpus"] = e.CPUs
+		t.refuse(e.CPUs != nil && !(*e.CPUs >= 0.01 && *e.CPUs <= 4096), "a number from 0.01 to 4096", "%s.cpus is %v", at, *cmp.Or(e.CPUs, new(float64)))
 		for _, size := range []harborSize{e.memory(), e.storage()} {
 			mb := size.megabytes()
 			t.refuse(size.mb != nil && size.text != "", "leave one of them out", "%s.%s and %s_mb are both there", at, size.key, size.key)
-			t.refuse(size.mb != nil && (*mb <= 0 || *mb > 1<<32), "megabytes, at least 1", "%s.%s_mb is %d", at, size.key, *cmp.Or(mb, new(int64)))
-			t.refuse(size.mb == nil && size.text != "" && mb == nil, `write "512M" or "2G"`, "%s.%s is %q", at, size.key, size.text)
+			fits := mb != nil && *mb >= size.least && *mb <= 1<<30
+			t.refuse(size.mb != nil && !fits, fmt.Sprintf("megabytes, at least %d", size.least), "%s.%s_mb is %d", at, size.key, *cmp.Or(mb, new(int64)))
+			t.refuse(size.mb == nil && size.text != "" && !fits, `write "512M" or "2G"`, "%s.%s is %q", at, size.key, size.text)
 		}
+	}
+	if h := spec.Environment.HealthCheck; h != nil {
+		t.refuse(h.Command != "" && !(h.seconds() > 0 && h.seconds() < 1e9), "write numbers above 0", "environment.healthcheck: its times add up to %v s", h.seconds())
 	}
 	t.refuse(len(v.Collect) > 0 && !spec.separate(), `write the commands into tests/test.sh, or environment_mode = "separate"`, "verifier.collect is not supported for a verifier in the task's own environment")
 	t.refuse(!slices.Contains([]string{"", "shared", "separate"}, v.Mode), "shared or separate", "verifier.environment_mode %q is unknown", v.Mode)

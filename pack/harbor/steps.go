@@ -122,10 +122,12 @@ func (h *harborHealthCheck) entrypoint() map[string]any {
 	if h == nil || h.Command == "" {
 		return nil
 	}
-	return map[string]any{
-		"ready":           []string{"bash", "-c", h.Command},
-		"timeout_seconds": h.or(h.StartPeriod, 0) + h.or(h.Retries, 3)*(h.or(h.Interval, 5)+h.or(h.Timeout, 30)),
-	}
+	return map[string]any{"ready": []string{"bash", "-c", h.Command}, "timeout_seconds": h.seconds()}
+}
+
+// seconds returns how long the check is tried.
+func (h *harborHealthCheck) seconds() float64 {
+	return h.or(h.StartPeriod, 0) + h.or(h.Retries, 3)*(h.or(h.Interval, 5)+h.or(h.Timeout, 30))
 }
 
 // or returns the seconds or the number, or a preset for none.
