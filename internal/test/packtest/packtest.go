@@ -21,9 +21,10 @@ const Manifest = "id: p\nversion: 1\n"
 // says that it is missing. In CI it may be missing only with the whole directory.
 func HumanEval(tb testing.TB) (file string, err error) {
 	tb.Helper()
-	root := "."
-	for _, err := os.Stat("go.mod"); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
-		root = filepath.Join(root, "..")
+	root, err := os.Getwd()
+	must.Do(tb, err)
+	for root != "/" && !exists(filepath.Join(root, "go.mod")) {
+		root = filepath.Dir(root)
 	}
 	dir, err := filepath.Abs(cmp.Or(os.Getenv("SBENCH_DATA"), filepath.Join(root, "../shared/data")))
 	must.Do(tb, err)
@@ -35,6 +36,11 @@ func HumanEval(tb testing.TB) (file string, err error) {
 		err = fmt.Errorf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %w", err)
 	}
 	return file, err
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // Open writes a manifest and rows into dir, and opens the pack there and all its tasks.
