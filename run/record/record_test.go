@@ -532,7 +532,7 @@ func TestIrregular(t *testing.T) {
 	}
 }
 
-// TestSignature changes each byte of a signature.
+// TestSignature: a signed run is signed by its key alone, and no longer if a byte of the signature is changed.
 func TestSignature(t *testing.T) {
 	key := newKey(t)
 	run := filepath.Join(t.TempDir(), "run")
@@ -540,6 +540,12 @@ func TestSignature(t *testing.T) {
 	must.Do(t, err)
 	must.Do(t, l.Seal(record.Seal{}, key))
 	must.Do(t, l.Close())
+	if v, err := record.Verify(context.Background(), run, key.Public()); err != nil || !v.OK() || !v.Signed {
+		t.Errorf("unchanged: %+v, %v", v, err)
+	}
+	if v, err := record.Verify(context.Background(), run, newKey(t).Public()); err != nil || v.OK() || v.Signed {
+		t.Errorf("another key: %+v, %v", v, err)
+	}
 	path := filepath.Join(run, record.SignatureFile)
 	data := must.Read(t, path)
 	for i := range data {
