@@ -60,6 +60,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	verified(t, merged)
+	must.Do(t, os.Remove(filepath.Join(merged, record.RecordsFile))) // as if the merge had been interrupted
 	key := newKey(t)
 	slices.Reverse(dirs)
 	report := merge(t, dirs, merged, key)
@@ -206,6 +207,13 @@ func TestMergeRefuses(t *testing.T) {
 	if _, err := record.Merge(t.Context(), dirs, whole.Output, record.MergeOptions{}); !errors.Is(err, record.ErrExists) {
 		t.Errorf("merged over another run: %v", err)
 	}
+	foreign := filepath.Join(dir, "foreign") // as SecureBench leaves it, without a manifest
+	must.Do(t, os.Mkdir(foreign, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(foreign, record.RecordsFile), []byte("{}\n"), 0o644))
+	if _, err := record.Merge(t.Context(), dirs, foreign, record.MergeOptions{}); !errors.Is(err, record.ErrExists) {
+		t.Errorf("merged over records without a manifest: %v", err)
+	}
+	must.Equal(t, "{}\n", string(must.Read(t, filepath.Join(foreign, record.RecordsFile))))
 	if _, err := record.Merge(t.Context(), dirs, filepath.Join(dir, "signed"), record.MergeOptions{Key: newKey(t).Public()}); !errors.Is(err, record.ErrShards) || !strings.Contains(err.Error(), record.SignatureFile) {
 		t.Errorf("unsigned shards: %v", err)
 	}

@@ -111,7 +111,8 @@ func (m *merger) open(output string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if _, err := root.Lstat(ManifestFile); errors.Is(err, fs.ErrNotExist) {
+	_, none := root.Lstat(ManifestFile)
+	if _, err := root.Lstat(RecordsFile); errors.Is(none, fs.ErrNotExist) && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	var old chain
@@ -320,7 +321,7 @@ func (m *merger) manifest() Manifest {
 	return all
 }
 
-// write writes the merged run. Until its new manifest is written, the directory is no valid run.
+// write writes the merged run, the manifest before the records. Until both fit, the directory is no valid run.
 func (m *merger) write(ctx context.Context, output string) error {
 	l, err := openNew(output)
 	if err != nil {
@@ -349,12 +350,6 @@ func (m *merger) write(ctx context.Context, output string) error {
 	}
 	data = append(data, '\n')
 	l.seal = Seal{RunID: manifest.RunID, Last: Digest(data), At: last, Planned: manifest.Planned}
-	if err := m.records(ctx, l); err != nil {
-		return err
-	}
-	if err := m.egress(l); err != nil {
-		return err
-	}
 	for _, name := range []string{SealFile, SignatureFile} { // of an earlier merge
 		if err := l.root.RemoveAll(name); err != nil {
 			return err
@@ -363,8 +358,14 @@ func (m *merger) write(ctx context.Context, output string) error {
 	if err := l.writeWhole(ManifestFile, data); err != nil {
 		return err
 	}
+	if err := m.records(ctx, l); err != nil {
+		return err
+	}
+	if err := m.egress(l); err != nil {
+		return err
+	}
 	if err := verifyMerged(ctx, l.root); err != nil {
-		return errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, output, err), l.root.Remove(ManifestFile))
+		return errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, output, err), l.root.Remove(RecordsFile))
 	}
 	return l.Seal(l.seal, m.options.Sign)
 }
