@@ -19,6 +19,7 @@ type Original struct {
 	dir      string
 	records  map[record.AttemptKey]record.Record // the last record of each attempt
 	tasks    map[string]bool
+	lacks    map[string]bool // tasks of the pack that are selected and have no record
 	attempts int // the highest number of an attempt
 	harness  record.Harness
 	seal     record.Seal
@@ -30,7 +31,7 @@ func ReadOriginal(dir string, trust record.Trust) (*Original, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Original{dir: dir, records: map[record.AttemptKey]record.Record{}, tasks: map[string]bool{}}
+	o := &Original{dir: dir, records: map[record.AttemptKey]record.Record{}, tasks: map[string]bool{}, lacks: map[string]bool{}}
 	o.seal, err = record.Read(dir, trust, func(rec record.Record) error {
 		o.records[rec.Key()] = rec
 		o.tasks[rec.TaskID], o.harness = true, rec.Provenance.Harness
@@ -48,7 +49,13 @@ func ReadOriginal(dir string, trust record.Trust) (*Original, error) {
 func (o *Options) Rejudge(of *Original) {
 	also := o.Select
 	o.original, o.Attempts, o.CandidatesExist = of, of.attempts, true
-	o.Select = func(id string) bool { return of.tasks[id] && (also == nil || also(id)) }
+	o.Select = func(id string) bool {
+		selected := also == nil || also(id)
+		if selected && !of.tasks[id] {
+			of.lacks[id] = true
+		}
+		return selected && of.tasks[id]
+	}
 }
 
 // A Change is an attempt whose new verdict differs from the verdict in the original run.

@@ -611,6 +611,14 @@ func TestPlannedCount(t *testing.T) {
 	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 8 || s != 8 {
 		t.Errorf("judged again: run.json %d, seal.json %d", m, s)
 	}
+	// Of tasks that are not selected, nothing is missing.
+	cfg.Output, cfg.Select = filepath.Join(t.TempDir(), "selected"), func(id string) bool { return id == "one" }
+	if _, err = judgeAgain(cfg, old); err != nil {
+		t.Error(err)
+	}
+	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 2 || s != 2 {
+		t.Errorf("judged again in part: run.json %d, seal.json %d", m, s)
+	}
 }
 
 func TestNoTasks(t *testing.T) {

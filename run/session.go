@@ -191,8 +191,8 @@ func (s *session) totalPlanned() int {
 			n++
 		}
 	}
-	if s.cfg.original != nil && s.cfg.shard == nil { // what the original lacks is missing here, too
-		n = max(n, s.cfg.original.seal.Planned)
+	if o := s.cfg.original; o != nil && s.cfg.shard == nil { // what the original lacks is missing here, too
+		n += min(max(o.seal.Planned-len(o.tasks)*o.attempts, 0), len(o.lacks)*o.attempts)
 	}
 	return n
 }
