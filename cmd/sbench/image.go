@@ -186,15 +186,16 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	var built []runtime.Image
+	output := &visibleLines{to: a.stderr}
 	err = a.withClient(ctx, nil, func(c *host.Host) error {
-		return site.Build{File: cmd.File, Allow: cmd.Allow, Mirror: cmd.Mirror, Output: &visibleLines{to: a.stderr}}.Images(ctx, c, wanted, func(_ pack.BuiltImage, img runtime.Image, err error) error {
+		return site.Build{File: cmd.File, Allow: cmd.Allow, Mirror: cmd.Mirror, Output: output}.Images(ctx, c, wanted, func(_ pack.BuiltImage, img runtime.Image, err error) error {
 			if err == nil {
 				built = append(built, img)
 			}
 			return err
 		})
 	})
-	return errors.Join(err, a.printImages(cmd.JSON, nil, built...))
+	return errors.Join(err, output.Close(), a.printImages(cmd.JSON, nil, built...))
 }
 
 // visibleLines passes the lines of several programs on, and escapes control characters in them: they can come from a pack.
@@ -220,6 +221,12 @@ func (v *visibleLines) Write(p []byte) (int, error) {
 		v.line = v.line[:0]
 	}
 	return len(p), nil
+}
+
+// Close passes on what no newline ended.
+func (v *visibleLines) Close() error {
+	_, err := v.Write([]byte("\n"))
+	return err
 }
 
 // images returns what to build. The contexts are paths that this process can open.

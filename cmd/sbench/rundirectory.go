@@ -68,14 +68,15 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err
 		sayAll(a, "note", notes)
 		sub.leftOut = append(sub.leftOut, left...)
 	}
+	output := &visibleLines{to: a.stderr}
 	err = a.withClient(ctx, nil, func(c *host.Host) error {
-		unbuilt, err := site.Build{File: "Dockerfile", Allow: cmd.Allow, Output: &visibleLines{to: a.stderr}}.Missing(ctx, c, dir, func(n int) {
+		unbuilt, err := site.Build{File: "Dockerfile", Allow: cmd.Allow, Output: output}.Missing(ctx, c, dir, func(n int) {
 			a.say(slog.LevelInfo, fmt.Sprintf("building %d image(s)", n))
 		})
 		sub.leftOut = append(sub.leftOut, unbuilt...)
 		return err
 	})
-	if err != nil {
+	if err = errors.Join(err, output.Close()); err != nil {
 		return err
 	}
 	sub.File, sub.Config = filepath.Join(dir, importedTester), ""

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
+)
+
+// TestVisibleLines: all that builds print is shown, also a last line that no newline ends.
+func TestVisibleLines(t *testing.T) {
+	var shown strings.Builder
+	v := &visibleLines{to: &shown}
+	_, err := fmt.Fprint(v, "one\r\n\ntw\x1bo\nthree")
+	must.Do(t, err)
+	must.Do(t, v.Close())
+	must.Equal(t, "one\ntw\\x1bo\nthree\n", shown.String())
+}
