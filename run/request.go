@@ -134,6 +134,16 @@ func (c config) sandboxNeed(task *compiler.Task) admission.Need {
 	return c.withDisk(admission.Need{Memory: sandboxes * limits.Memory, Pids: sandboxes * limits.Pids}, sandboxes*limits.LayerBytes)
 }
 
+// spareNeed returns what one more sandbox of a verification takes. Its layer may grow as large as a workspace. Each run
+// of a checker also has a volume of that size.
+func (c config) spareNeed(task *compiler.Task) admission.Need {
+	disk := c.policy(task).WorkspaceBytes
+	if task.Checker().Source != "" {
+		disk *= 2
+	}
+	return c.withDisk(c.sandboxNeed(task), disk)
+}
+
 // withDisk adds the bytes of volumes and layers. On hosts that cannot limit disk space, volumes and layers are in
 // memory, but the stored workspace is on the disk.
 func (c config) withDisk(n admission.Need, bytes int64) admission.Need {
