@@ -59,6 +59,7 @@ type Entry struct {
 	Stream   bool     `json:"stream,omitempty"`
 	Stripped []string `json:"stripped,omitempty"` // what the relay removed from the request, or why it refused external tools
 	Usage    *Usage   `json:"usage,omitempty"`    // nil if the request used no tokens
+	CostUSD  float64  `json:"cost_usd,omitempty"` // of Usage, if the prices are known
 }
 
 // Usage counts tokens in the same terms for all providers. The zero Usage means no tokens.

@@ -80,6 +80,7 @@ func (a attempt) judgeAgain(ctx context.Context) (record.Record, error) {
 	case failed && (badEnd == nil || !judges) || ok && before.CandidateDigest == "": // not judged again
 		before.RunID, before.Try, before.Provenance = rec.RunID, rec.Try, rec.Provenance
 		before.Logs, before.EgressDigest, before.PrivateDigest, before.CandidateWorkspace = nil, "", "", nil // files of the old directory
+		before.Egress = nil                                                                                  // this run costs nothing
 		return a.secrets.Record(before), nil
 	case a.task.Stepped():
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "steps_not_judged_again", "only what the last step left was kept"

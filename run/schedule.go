@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"strings"
 	"time"
 
@@ -129,7 +130,7 @@ func (s *session) compareRecorded() error {
 // untilMeasured makes an attempt and, if the infrastructure fails, its retries. An error ends the run.
 func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error {
 	before := s.before[a.key()]
-	first, retried := max(before.tries, s.logs.LastTry(a.key()))+1, before.hadError()
+	first, retried := max(before.tries, s.logs.Before.Tries[a.key()])+1, before.hadError()
 	delay := retryDelay
 	for a.try = first; ; a.try++ {
 		a.log = s.logs.Attempt(a.task.ID(), a.number, a.try)
@@ -142,7 +143,9 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		if err != nil {
 			return err
 		}
-		s.spend(rec)
+		if e := rec.Egress; e != nil && e.Relay != nil {
+			s.spend(e.Relay.CostUSD)
+		}
 		a.asked = time.Now()
 		again := ended == nil && cause != nil && a.try-first < s.cfg.Retries
 		last := s.counted(rec)
@@ -172,13 +175,10 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 	}
 }
 
-// spend adds the cost of a try. Once the run has cost run.max_cost_usd, no attempt starts.
-func (s *session) spend(rec record.Record) {
-	if rec.Egress == nil || rec.Egress.Relay == nil {
-		return
-	}
+// spend adds a cost in US dollars. Once the run has cost run.max_cost_usd, no attempt starts.
+func (s *session) spend(usd float64) {
 	s.mu.Lock()
-	s.cost += rec.Egress.Relay.CostUSD
+	s.cost += usd
 	cost := s.cost
 	s.mu.Unlock()
 	if most := s.cfg.Tester.Run.MaxCostUSD; most > 0 && cost >= most && !s.startNoMore.Swap(true) {
@@ -208,7 +208,7 @@ func Todo(ctx context.Context, plan Plan, site Site) ([]PlannedAttempt, Summary,
 		return nil, Summary{}, err
 	}
 	if plan.Resume {
-		if _, err := record.Read(plan.Output, plan.resumeTrust(), s.remember); err != nil {
+		if err := s.readBefore(); err != nil {
 			return nil, Summary{}, outputProblem(plan, err)
 		}
 	}
@@ -223,6 +223,21 @@ func Todo(ctx context.Context, plan Plan, site Site) ([]PlannedAttempt, Summary,
 		all = append(all, PlannedAttempt{a.task.ID(), a.number, a.why})
 	}
 	return all, s.summary, nil
+}
+
+// readBefore reads what earlier sessions have left, and changes nothing.
+func (s *session) readBefore() error {
+	if _, err := record.Read(s.cfg.Output, s.cfg.resumeTrust(), s.remember); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(s.cfg.Output)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	logged, err := record.ReadLogged(root)
+	s.spend(logged.CostUSD)
+	return err
 }
 
 // maxMessage bounds a failure message in progress, in bytes; the record has it in full.

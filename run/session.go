@@ -114,6 +114,7 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 	if err := s.openFiles(); err != nil {
 		return nil, outputProblem(plan, errors.Join(err, s.ledger.Close()))
 	}
+	s.spend(s.logs.Before.CostUSD)
 	err = s.compareRecorded()
 	if err == nil && s.resumed { // its manifest may have planned less
 		if err = s.seal(); err != nil {
@@ -239,7 +240,6 @@ func (s *session) counted(r record.Record) lastRecord {
 
 func (s *session) remember(r record.Record) error {
 	of := r.Key()
-	s.spend(r)
 	last := s.counted(r)
 	last.retried, last.inputs = s.before[of].hadError(), r.Provenance.Inputs
 	s.before[of] = last

@@ -262,6 +262,33 @@ func TestStopNetworked(t *testing.T) {
 	}
 }
 
+// TestInterruptedCost: what an interrupted try has cost counts when the run is resumed.
+func TestInterruptedCost(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it right", ""))
+	cfg.Egress.Domains, cfg.Tester.Run.MaxCostUSD = make([]domain.Domain, 1), 3
+	stop := make(chan struct{})
+	cfg.Stop, cfg.Producer = stop, asker{cfg.Producer, func(ctx context.Context) error {
+		close(stop)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}}
+	if _, err := runs(t.Context(), cfg); !errors.Is(err, run.ErrStopped) {
+		t.Fatal(err)
+	}
+	spoil(t, filepath.Join(cfg.Output, record.EgressFile), `"duration_ms"`, `"cost_usd":3,"duration_ms"`)
+	var notices []string
+	cfg.Stop, cfg.Resume, cfg.Progress = nil, true, func(e run.Event) {
+		if e.Kind == run.Notice {
+			notices = append(notices, e.Detail)
+		}
+	}
+	_, _, err := todo(t.Context(), cfg)
+	must.Do(t, err)
+	if summary := ran(t, cfg); summary.Total != 0 || len(notices) != 2 || !strings.Contains(notices[1], "the run has cost 3.0000 USD") {
+		t.Errorf("%+v, %q", summary, notices)
+	}
+}
+
 // TestNetworkEnabled: a record says whether the harness could reach something, whatever the judge may reach.
 func TestNetworkEnabled(t *testing.T) {
 	for _, tt := range []struct {

@@ -12,9 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy/domain"
+	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 )
@@ -206,6 +208,18 @@ func TestNotSealed(t *testing.T) {
 		}
 	}
 	if summary, err := runs(t.Context(), cfg); !errors.Is(err, run.ErrInfrastructure) || summary.Passed != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+}
+
+// TestGradedCost: what the attempts of a run have cost is no cost of a run that judges them again.
+func TestGradedCost(t *testing.T) {
+	cfg, _ := config(t, row("fails", "exit with 3", ""), row("one", "do it right", ""))
+	ran(t, cfg)
+	rewrite(t, cfg.Output, func(r *record.Record) { r.Egress = &harness.EgressTotals{Relay: &relay.Facts{CostUSD: 5}} })
+	old := cfg.Output
+	cfg.Output, cfg.Tester.Run.MaxCostUSD = filepath.Join(t.TempDir(), "again"), 1
+	if summary, err := judgeAgain(cfg, old); err != nil || summary.Total != 2 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 }

@@ -249,7 +249,7 @@ func (x *exchange) forward() {
 	if x.route.generates() {
 		x.relay.ledger.complete(reserve, out)
 		if out.usage != (proxy.Usage{}) {
-			x.entry.Usage = &out.usage
+			x.entry.Usage, x.entry.CostUSD = &out.usage, x.relay.ledger.prices.Cost(out.usage)
 		}
 	}
 	switch {

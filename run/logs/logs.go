@@ -23,9 +23,10 @@ import (
 
 // A Run is the logs of a run.
 type Run struct {
+	Before record.Logged // by earlier sessions
+
 	out     *os.Root // the run's directory
 	secrets secrets.Redactor
-	tries   map[record.AttemptKey]int // of earlier sessions, in the log of the network
 
 	mu     sync.Mutex
 	egress *os.File // nil if nothing may leave the sandboxes
@@ -34,22 +35,19 @@ type Run struct {
 // Open returns the logs of the run in the directory out. If anything may leave the sandboxes, it opens the log of
 // the network, and removes a line that a crash left unfinished. The caller closes the logs, and then out.
 func Open(out *os.Root, secrets secrets.Redactor, networked bool) (*Run, error) {
-	tries, end, err := record.LoggedTries(out)
-	r := &Run{out: out, secrets: secrets, tries: tries}
+	before, err := record.ReadLogged(out)
+	r := &Run{Before: before, out: out, secrets: secrets}
 	if err != nil || !networked {
 		return r, err
 	}
 	if r.egress, err = record.OpenFile(out, record.EgressFile, os.O_CREATE|os.O_APPEND|os.O_RDWR); err != nil {
 		return nil, err
 	}
-	if err := r.egress.Truncate(end); err != nil {
+	if err := r.egress.Truncate(before.End); err != nil {
 		return nil, errors.Join(err, r.egress.Close())
 	}
 	return r, nil
 }
-
-// LastTry returns the last try of an attempt that an earlier session has logged; 0 for none.
-func (r *Run) LastTry(of record.AttemptKey) int { return r.tries[of] }
 
 // append writes a whole line or, with an error, nothing.
 func (r *Run) append(line []byte) error {

@@ -268,31 +268,41 @@ func (v *verifier) unnamed() {
 	}
 }
 
-// LoggedTries returns the last try of each attempt that has lines in the log of the network, and the bytes of its
-// complete lines. An interrupted try has lines and no record.
-func LoggedTries(root *os.Root) (last map[AttemptKey]int, end int64, err error) {
-	last = map[AttemptKey]int{}
+// Logged is what the log of the network has of earlier sessions. An interrupted try has lines and no record.
+type Logged struct {
+	Tries   map[AttemptKey]int // the last try of each attempt with lines
+	CostUSD float64            // of all tries, in US dollars
+	End     int64              // bytes of the complete lines
+}
+
+// ReadLogged reads the log of the network of the run in root.
+func ReadLogged(root *os.Root) (Logged, error) {
+	all := Logged{Tries: map[AttemptKey]int{}}
 	f, err := foreign.Open(root, EgressFile, maxLines)
 	if errors.Is(err, fs.ErrNotExist) {
-		return last, 0, nil
+		return all, nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return all, err
 	}
 	defer func() { _ = f.Close() }()
 	_, err = eachLine(f, func(_ int, line []byte) error {
-		end += int64(len(line)) + 1
-		var of egressKey
+		all.End += int64(len(line)) + 1
+		var of struct {
+			egressKey
+			CostUSD float64 `json:"cost_usd"`
+		}
 		if json.Unmarshal(line, &of) == nil { // Verify reports another line
 			key := AttemptKey{of.Task, of.Attempt}
-			last[key] = max(last[key], of.Try)
+			all.Tries[key] = max(all.Tries[key], of.Try)
+			all.CostUSD += max(of.CostUSD, 0)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", EgressFile, err)
+		return all, fmt.Errorf("%s: %w", EgressFile, err)
 	}
-	return last, end, nil
+	return all, nil
 }
 
 // egressLines digests the egress log by try, and compares the digests with the records.
