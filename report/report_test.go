@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/stat"
 	"github.com/securebench/sbench/report/text"
+	"github.com/securebench/sbench/run/record"
 )
 
 // a is one record; only the fields that matter are set.
@@ -262,5 +263,23 @@ func TestBroken(t *testing.T) {
 	}
 	if _, err := report.Open(t.Context(), t.TempDir()); err == nil {
 		t.Error("a directory without records is a run")
+	}
+}
+
+// TestLargeManifest: the manifest of a large shard is read, as a merge reads it.
+func TestLargeManifest(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shard")
+	attempts := map[string][]int{}
+	for i := range 50_000 {
+		attempts[fmt.Sprintf("benchmark/task-%d", i)] = []int{1}
+	}
+	l, err := record.Create(dir, record.Manifest{RunID: "large", Planned: len(attempts), Shard: &record.Shard{Index: 1, Count: 2, Attempts: attempts}})
+	must.Do(t, err)
+	must.Do(t, l.Close())
+	s, err := report.Open(t.Context(), dir)
+	must.Do(t, err)
+	defer func() { must.Do(t, s.Close()) }()
+	if len(s.Problems) > 0 || s.Planned != len(attempts) {
+		t.Errorf("planned %d, problems %v", s.Planned, s.Problems)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +25,8 @@ import (
 const (
 	maxName     = 4 << 10 // most bytes of a name in memory
 	maxMessage  = 600     // most bytes of a message in memory
-	maxManifest = 1 << 20 // bytes of run.json
 	maxProblems = 100     // problems in memory
+	maxValues   = 1 << 21 // JSON values of run.json, as in package record
 
 	// The longest lines that are read, in bytes.
 	maxRecord = 256 << 20 // as in record.Read
@@ -151,12 +150,12 @@ func (s *Source) problem(file string, line int, message string) {
 
 // readFile decodes a file of the run, which may be missing.
 func (s *Source) readFile(name string, into any) {
-	data, err := foreign.Read(s.root, name, maxManifest)
+	data, err := foreign.Read(s.root, name, record.MaxSmall)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err == nil {
-		err = json.Unmarshal(data, into)
+		err = foreign.Decode(data, into, maxValues)
 	}
 	if err != nil {
 		s.problem(name, 0, err.Error())

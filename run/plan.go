@@ -79,6 +79,9 @@ func (p *Plan) read(ctx context.Context) error {
 		switch {
 		case err == nil:
 			problems = append(files.Task(task), p.stepProblems(task)...)
+			if err := record.CheckResources(task.ResourceSummary()); err != nil {
+				problems = append(problems, task.Problem("", "make public values assets", "%v", err))
+			}
 			for _, s := range task.Steps() {
 				problems = append(problems, p.fetches(s)...)
 			}

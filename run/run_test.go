@@ -415,6 +415,10 @@ func TestNothingStarts(t *testing.T) {
 			`{"id": "e", "family": "terminal_task", "input": {"instructions": "x"}, "environment": {"image": "base", "workdir": "/proc/self", "resources": {"memory": 1}}, "eval": {"checker": {"command": "true"}}}`,
 		}, ":2: $.environment.image", ":3: ", "assets[0]", ":4: ", "nonsense", ":5: $.environment.workdir", ":5: $.environment.resources.memory")
 	})
+	t.Run("more than a record can hold", func(t *testing.T) {
+		many := `"input": {"context": {"x": [` + strings.Repeat("0,", 1<<19) + `0]}, `
+		nothingStarts(t, []string{strings.Replace(row("a", "x", ""), `"input": {`, many, 1)}, ":1: ", "JSON values", "assets")
+	})
 	t.Run("images", func(t *testing.T) {
 		of := func(id, image string) string { return strings.Replace(row(id, "x", ""), `"base"`, `"`+image+`"`, 1) }
 		nothingStarts(t, []string{of("a", "missing/one"), of("b", "base"), of("c", "missing/two"), of("d", "missing/one")}, ":1: $.environment.image", "missing/one", ":3: $.environment.image", "missing/two")

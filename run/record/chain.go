@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/workspace/foreign"
 	"github.com/securebench/sbench/workspace/foreign/lines"
 )
@@ -108,7 +109,7 @@ func (c *chain) read(root *os.Root, t Trust, each func(Record) error) error {
 // follow reads the chain from the manifest to the signature, and notes what is wrong as findings. It calls each
 // for every line, even a damaged one, with the fields that could be decoded.
 func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) error {
-	manifest, err := foreign.Read(root, ManifestFile, maxSmall)
+	manifest, err := foreign.Read(root, ManifestFile, MaxSmall)
 	if err != nil {
 		return err
 	}
@@ -163,14 +164,14 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 
 // readSeal reads the seal, nil if it is missing or invalid, and its signature. Faults become findings.
 func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
-	signed, err := foreign.Read(root, SignatureFile, maxSmall)
+	signed, err := foreign.Read(root, SignatureFile, MaxSmall)
 	if c.signature = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if !c.signature && key != nil {
 		c.unsigned = errors.New("it is missing: a run is signed when it ends")
 	}
-	data, err := foreign.Read(root, SealFile, maxSmall)
+	data, err := foreign.Read(root, SealFile, MaxSmall)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.signature:
 		c.wrong(SealFile, 0, "is missing, and %s is there", SignatureFile)
@@ -270,7 +271,7 @@ func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
 
 // Bounds, in bytes.
 const (
-	maxSmall = 16 << 20      // of a file that is read into memory as a whole
+	MaxSmall = 16 << 20      // of a file that is read into memory as a whole
 	maxLine  = 256 << 20     // of a line: a candidate has at most 16 MiB, and JSON takes up to six bytes for one
 	maxLines = math.MaxInt64 // of a file that is read line by line
 )
@@ -280,6 +281,15 @@ const (
 	maxValues   = 1 << 19 // of a record, which has the public resources of its task
 	maxManifest = 1 << 21 // of a manifest, which lists the attempts of a shard
 )
+
+// CheckResources returns an error if a task has more resources than its records have room for: half of their values.
+func CheckResources(all []compiler.ResourceSummary) error {
+	data, err := json.Marshal(all)
+	if n := foreign.Values(data); err == nil && n > maxValues/2 {
+		err = fmt.Errorf("the task's resources have %d JSON values, and a record has room for %d", n, maxValues/2)
+	}
+	return err
+}
 
 // Decode decodes a line of the records that somebody else may have written.
 func Decode(line []byte) (r Record, err error) {

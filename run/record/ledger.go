@@ -79,6 +79,9 @@ func (l *Ledger) create(m Manifest) error {
 		return err
 	}
 	data = append(data, '\n')
+	if foreign.Values(data) > maxManifest || len(data) > MaxSmall {
+		return fmt.Errorf("%s would be too big to be read again: it lists the attempts of the shard; make more shards", ManifestFile)
+	}
 	if err := l.writeWhole(ManifestFile, data); err != nil {
 		return err
 	}
@@ -203,7 +206,7 @@ func (l *Ledger) Append(r Record) (Record, error) {
 		return r, fmt.Errorf("record of task %q: does not end with its digest", r.TaskID)
 	}
 	if n := foreign.Values(head); n > maxValues {
-		return r, fmt.Errorf("record of task %q: has %d JSON values, more than %d: make public resources of the task assets", r.TaskID, n, maxValues)
+		return r, fmt.Errorf("record of task %q: has %d JSON values, more than %d", r.TaskID, n, maxValues)
 	}
 	line, digest := link(head, l.seal.Last)
 	r.Previous, r.Digest = l.seal.Last, digest

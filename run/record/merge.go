@@ -144,7 +144,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 			err = errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, dir, err), root.Close())
 		}
 	}()
-	data, err := foreign.Read(root, ManifestFile, maxSmall)
+	data, err := foreign.Read(root, ManifestFile, MaxSmall)
 	if err != nil {
 		return nil, err
 	}

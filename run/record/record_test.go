@@ -239,6 +239,17 @@ func TestLongLine(t *testing.T) {
 	must.Do(t, l.Close())
 }
 
+// TestLargeShard: a manifest that nobody could read again is not written.
+func TestLargeShard(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	attempts := map[string][]int{"t": slices.Repeat([]int{1}, 1<<21)}
+	if _, err := record.Create(dir, record.Manifest{Shard: &record.Shard{Attempts: attempts}}); err == nil || !strings.Contains(err.Error(), "more shards") {
+		t.Errorf("error %v", err)
+	}
+	_, err := os.Stat(filepath.Join(dir, record.ManifestFile))
+	must.Equal(t, true, errors.Is(err, fs.ErrNotExist))
+}
+
 // TestForeignDirectory: in a directory from somebody else, a link out of it is not followed.
 func TestForeignDirectory(t *testing.T) {
 	dir := sample(t)
