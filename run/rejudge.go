@@ -20,7 +20,7 @@ type Original struct {
 	records  map[record.AttemptKey]record.Record // the last record of each attempt
 	tasks    map[string]bool
 	lacks    map[string]bool // tasks of the pack that are selected and have no record
-	attempts int // the highest number of an attempt
+	attempts int             // the highest number of an attempt
 	harness  record.Harness
 	seal     record.Seal
 }

@@ -222,6 +222,7 @@ func (s *Store) Import(ctx context.Context, from io.Reader, as string) ([]runtim
 	err := s.Registry.WithClaim(ctx, func(ctx context.Context) error {
 		found, err := s.read(ctx, from)
 		if as != "" {
+			slices.SortFunc(found, func(a, b ocispec.Descriptor) int { return cmp.Compare(a.Digest, b.Digest) })
 			found = slices.CompactFunc(found, func(a, b ocispec.Descriptor) bool { return a.Digest == b.Digest }) // with several names
 			if len(found) > 1 {
 				return fmt.Errorf("the archive holds %d images, and --as names one", len(found))

@@ -233,9 +233,9 @@ func TestImport(t *testing.T) {
 	}{
 		{"docker", docker, "", "archive.test/small:1", false},
 		{"docker renamed", docker, "archive.test/renamed:2", "archive.test/renamed:2", false},
-		{"oci named by option", ociArchive(t, img, ""), "archive.test/oci:1", "archive.test/oci:1", true},
-		{"oci named by itself", ociArchive(t, img, "archive.test/self:1"), "", "archive.test/self:1", true},
-		{"oci renamed", ociArchive(t, img, "archive.test/self:1"), "archive.test/other:1", "archive.test/other:1", true},
+		{"oci named by option", ociArchive(t, "", img), "archive.test/oci:1", "archive.test/oci:1", true},
+		{"oci named by itself", ociArchive(t, "archive.test/self:1", img), "", "archive.test/self:1", true},
+		{"oci renamed", ociArchive(t, "archive.test/self:1", img), "archive.test/other:1", "archive.test/other:1", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -256,10 +256,18 @@ func TestImport(t *testing.T) {
 		})
 	}
 	t.Run("oci without a name", func(t *testing.T) {
-		f, err := os.Open(ociArchive(t, img, ""))
+		f, err := os.Open(ociArchive(t, "", img))
 		must.Do(t, err)
 		defer func() { _ = f.Close() }()
 		if got, err := c.Images.Import(ctx, f, ""); err == nil || !strings.Contains(err.Error(), "--as") {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("two images, one of them twice", func(t *testing.T) {
+		f, err := os.Open(ociArchive(t, "archive.test/several:1", img, smallImage(t, "s390x"), img))
+		must.Do(t, err)
+		defer func() { _ = f.Close() }()
+		if got, err := c.Images.Import(ctx, f, "archive.test/one:1"); err == nil || !strings.Contains(err.Error(), "holds 2 images") {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
@@ -299,7 +307,7 @@ func TestTag(t *testing.T) {
 }
 
 // ociArchive returns the path of a tar archive of an image layout.
-func ociArchive(t *testing.T, img v1.Image, ref string) string {
+func ociArchive(t *testing.T, ref string, all ...v1.Image) string {
 	t.Helper()
 	dir := t.TempDir()
 	p, err := layout.Write(dir, empty.Index)
@@ -308,7 +316,9 @@ func ociArchive(t *testing.T, img v1.Image, ref string) string {
 	if ref != "" {
 		opts = append(opts, layout.WithAnnotations(map[string]string{"io.containerd.image.name": ref}))
 	}
-	must.Do(t, p.AppendImage(img, opts...))
+	for _, img := range all {
+		must.Do(t, p.AppendImage(img, opts...))
+	}
 	archive := filepath.Join(t.TempDir(), "oci.tar")
 	f, err := os.Create(archive)
 	must.Do(t, err)
