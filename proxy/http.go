@@ -98,16 +98,18 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, c *client) {
 			r.URL.Scheme, r.URL.Host = "http", r.Host
 		}
 	}
+	defer func() { // also if the dispatcher panics
+		canceled := ctx.Err() != nil
+		cancel() // ends a request that is still being sent although the answer is complete
+		x.finish(canceled)
+		if x.broken.Load() {
+			panic(http.ErrAbortHandler) // otherwise an incomplete answer would look complete
+		}
+	}()
 	if r.Method == http.MethodConnect { // in a redirected connection
 		f.notProxy(w, r)
 	} else {
 		f.dispatcher.ServeHTTP(w, r)
-	}
-	canceled := ctx.Err() != nil
-	cancel() // ends a request that is still being sent although the answer is complete
-	x.finish(canceled)
-	if x.broken.Load() {
-		panic(http.ErrAbortHandler) // otherwise an incomplete answer would look complete
 	}
 }
 
@@ -168,8 +170,8 @@ func (x *transfer) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Respon
 		return nil, err
 	}
 	cleanHeader(resp.Header)
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return nil, errors.Join(errors.New("upstream switched protocols"), resp.Body.Close())
+	if resp.StatusCode < http.StatusOK { // 101, or a number with which net/http writes no answer
+		return nil, errors.Join(errors.New("upstream gave no final answer"), resp.Body.Close())
 	}
 	x.mu.Lock()
 	x.a.entry.Status = resp.StatusCode

@@ -230,6 +230,21 @@ func TestHTTPShutdown(t *testing.T) {
 	}
 }
 
+// TestNoStatus: a host whose answer has no status gets its line of the log.
+func TestNoStatus(t *testing.T) {
+	w := newWorld(t)
+	w.crude(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 000 Odd\r\nContent-Length: 2\r\n\r\nok") })
+	p, book := w.startProxy(proxy.Config{})
+	got := converse(t, serveLocal(t, p), request("GET", "/", "", ""))
+	must.Do(t, p.Close())
+	if totals := p.Totals(); totals.Errors != 1 || !strings.Contains(got, "upstream_failed") {
+		t.Fatalf("%+v, the client got %q", totals, got)
+	}
+	if e := book.next(t); words(e) != "http error upstream_failed" || e.Up == 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
 // TestAnswerTrailers are not passed on.
 func TestAnswerTrailers(t *testing.T) {
 	for _, announced := range []string{"", "Trailer: X-A\r\n"} {
