@@ -265,7 +265,7 @@ func difference(now, before []string) []string {
 	return slices.DeleteFunc(now, func(n string) bool { return slices.Contains(before, n) })
 }
 
-// TestKilledImport: gc removes what a killed import has made.
+// TestKilledImport: gc removes what a killed import has made, and nothing that sbench has not made.
 func TestKilledImport(t *testing.T) {
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
@@ -288,10 +288,13 @@ func TestKilledImport(t *testing.T) {
 		_ = cmd.Process.Kill() // it may have ended
 		err = cmd.Wait()
 	}
+	foreign := filepath.Join(h.state, "runs", "of-somebody")
+	must.Do(t, os.Mkdir(foreign, 0o755))
 	out, _ := h.sbench(0, "gc")
 	if !strings.Contains(out, "removed what run") {
 		t.Errorf("gc: %q", out)
 	}
+	must.Do(t, os.Remove(foreign))
 	if out, _ = h.sbench(0, "gc"); out != "" {
 		t.Errorf("gc finds more: %q", out)
 	}

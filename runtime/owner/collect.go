@@ -83,7 +83,9 @@ func (r *Registry) knownRuns(ctx context.Context) (map[string]leftovers, error) 
 		return nil, err
 	}
 	for _, e := range entries {
-		known[e.Name()] = leftovers{run: e.Name(), dir: filepath.Join(runs, e.Name())}
+		if validRun(e.Name()) {
+			known[e.Name()] = leftovers{run: e.Name(), dir: filepath.Join(runs, e.Name())}
+		}
 	}
 	add := func(labels map[string]string) {
 		run, lock := labels[labelRun], labels[labelLock]
@@ -111,8 +113,8 @@ func (r *Registry) knownRuns(ctx context.Context) (map[string]leftovers, error) 
 	return known, nil
 }
 
-// validRun reports whether a label's value can be a run's id, so that no label makes Collect
-// remove anything else.
+// validRun reports whether a name can be a run's id, so that no label and no state directory that holds other files
+// makes Collect remove anything else.
 func validRun(run string) bool {
 	return len(run) == 16 && strings.Trim(run, "0123456789abcdef") == ""
 }
