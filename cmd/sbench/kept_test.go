@@ -91,6 +91,28 @@ func told(text string) string {
 	return `python3 -c 'import urllib.request as u; u.urlopen("http://store:8098/", b"` + text + `")' || true; `
 }
 
+// passing is a script that passes a descriptor of its directory to the sidecar, which from then on changes the sizes of
+// the directory's files all the time.
+const passing = `truncate -s 16M big{0..7}; python3 -c '
+import os, socket, urllib.request as u
+code = """
+import threading
+def change():
+    import os, socket
+    s = socket.socket(socket.AF_UNIX)
+    s.bind("\\0edge"); s.listen()
+    _, fds, _, _ = socket.recv_fds(s.accept()[0], 1, 1)
+    files = [os.open("big%d" % i, os.O_RDWR, dir_fd=fds[0]) for i in range(8)]
+    while True:
+        for f in files: os.truncate(f, 0); os.truncate(f, 1 << 24)
+threading.Thread(target=change).start()
+"""
+u.urlopen("http://store:8098/", code.encode())
+s = socket.socket(socket.AF_UNIX)
+while s.connect_ex("\0edge"): pass
+socket.send_fds(s, [b"x"], [os.open(".", os.O_RDONLY)])
+'; `
+
 // TestKeepProcesses: a checker reaches the server that the harness left, and the sidecars. Whatever these
 // processes do, the attempt is measured and no process is left, even if sbench is killed.
 func TestKeepProcesses(t *testing.T) {
@@ -121,6 +143,7 @@ func TestKeepProcesses(t *testing.T) {
 		"a sidecar with a state":       {keeping{script: told("42"), sidecar: store}, "passed=1"},
 		"a sidecar without it":         {keeping{script: "true", sidecar: store}, "verified=1 passed=0"},
 		"a sidecar that was killed":    {keeping{script: told("os._exit(1)"), sidecar: store}, "verified=1 passed=0"},
+		"a sidecar with a descriptor":  {keeping{script: passing, sidecar: store, checker: map[string]any{"command": "test -e big0"}}, "passed=1"},
 		"collected from a server":      {keeping{script: served("pass"), checker: own}, "passed=1"},
 		"collected from a sidecar":     {keeping{script: told("42"), sidecar: store, checker: own}, "passed=1"},
 		"collected from nobody":        {keeping{script: "true", checker: own}, "verified=1 passed=0"},

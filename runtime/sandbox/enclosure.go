@@ -141,7 +141,11 @@ func (n *enclosure) share(ctx context.Context) (err error) {
 	if n.netns, err = other.netns.Join(network.TCP, network.UDP); err != nil {
 		return err
 	}
-	return other.resume(ctx)
+	if other.left != nil {
+		return other.resume(ctx)
+	}
+	other.beside = append(other.beside, n.group)
+	return nil
 }
 
 // base returns the directories below the sandbox's own layer.

@@ -220,22 +220,40 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan t
 }
 
 // keepOrKill suspends the processes that the process has left, with Config.KeepProcesses, once they have settled, and
-// otherwise kills them. It kills them, too, if the process reached its wall time, or if they cannot be suspended.
+// otherwise kills them. It kills them, too, if the process reached its wall time, or if they cannot be suspended. With
+// Config.KeepProcesses it also suspends the sandboxes beside this one: they may have descriptors of its files.
 func (x *execution) keepOrKill(ctx context.Context, reason runtime.Reason) error {
-	if !x.cfg.KeepProcesses || reason == runtime.WallTime {
+	if !x.cfg.KeepProcesses {
 		return x.killAll(ctx)
 	}
-	x.settle(ctx)
+	var err error
+	if reason == runtime.WallTime {
+		err = x.killAll(ctx)
+	} else {
+		x.settle(ctx)
+		err = suspend(ctx, x.group, x.idlePid())
+	}
+	for _, g := range x.beside {
+		err = errors.Join(err, suspend(ctx, g, 0))
+	}
+	return err
+}
+
+// suspend suspends the processes of a group or, if that is impossible, kills them except spare.
+func suspend(ctx context.Context, g limits.Group, spare int) error {
 	freezing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezeTimeout)
 	defer cancel()
-	err := x.group.Freeze(freezing, true)
+	err := g.Freeze(freezing, true)
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, context.DeadlineExceeded) { // the processes can cause it
 		err = nil
 	}
-	return errors.Join(err, x.killAll(ctx))
+	if killErr := limits.Kill(ctx, g, spare, killTimeout); killErr != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", runtime.ErrStillAlive, killErr))
+	}
+	return err
 }
 
 // settle waits until the processes that are left have settled, or the layer is over its size.
@@ -256,18 +274,20 @@ func (x *execution) settle(ctx context.Context) {
 	})
 }
 
-// resume lets the processes that are kept run again. From then on they are killed if the layer is over its size.
+// resume lets the processes that are kept, and those beside the sandbox, run again. From then on the kept ones are
+// killed if the layer is over its size.
 func (s *Sandbox) resume(ctx context.Context) error {
-	if s.left == nil {
-		return nil
-	}
 	s.stopped = false
 	if s.unwatch == nil {
 		var watching context.Context
 		watching, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
 		go s.killFull(watching, s.overflow(watching))
 	}
-	return s.group.Freeze(ctx, false) // again, if it failed before
+	err := s.group.Freeze(ctx, false) // again, if it failed before
+	for _, g := range s.beside {
+		err = errors.Join(err, g.Freeze(ctx, false))
+	}
+	return err
 }
 
 // killFull kills the processes of the sandbox except the idle one once the layer is full, unless ctx is done first.

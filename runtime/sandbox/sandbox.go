@@ -36,6 +36,7 @@ type Sandbox struct {
 	// processes that it has left; it is nil until they run again.
 	left    *process
 	unwatch context.CancelFunc
+	beside  []limits.Group // of the sandboxes that share its network and were created before its process ran
 	closed  bool
 }
 
