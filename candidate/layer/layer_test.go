@@ -86,7 +86,7 @@ chmod 4755 usr/bin/tool; mkfifo pipe; : > .wh.forged; touch -h -d '2001-02-03 04
 // list describes a tree: type, mode, owner, time of files, and content.
 func list(t *testing.T, dir string) string {
 	t.Helper()
-	cmd := exec.Command("sh", "-euc", `find . ! -name .wh.forged ! -type d -printf '%P %y %m %U:%G %l %Ts\n' -o -type d -printf '%P %y %m %U:%G\n' | LC_ALL=C sort; find . -type f ! -name .wh.forged | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum 2>/dev/null || true`)
+	cmd := exec.Command("sh", "-euc", `find . ! -name .wh.forged ! -type d -printf '%P %y %m %U:%G %l %T@\n' -o -type d -printf '%P %y %m %U:%G\n' | LC_ALL=C sort; find . -type f ! -name .wh.forged | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum 2>/dev/null || true`)
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	must.Do(t, err)
@@ -284,7 +284,7 @@ func (secrets) In(r io.Reader, _ int64) (bool, error) {
 func TestRedact(t *testing.T) {
 	m := newMachine(t)
 	m.mount(t, "upper", "work", "merged")
-	m.sh(t, "merged", `echo clean > clean; mkdir d-hunter2-hunter2; echo "key=hunter2-hunter2" > d-hunter2-hunter2/f; ln -s /x/hunter2-hunter2 l; echo noted > noted`)
+	m.sh(t, "merged", `echo clean > clean; mkdir d-hunter2-hunter2; echo "key=hunter2-hunter2" > d-hunter2-hunter2/f; ln -s /x/hunter2-hunter2 l; echo noted > noted; touch -d @1.25 clean`)
 	if err := unix.Setxattr(filepath.Join(m.path("merged"), "noted"), "user.key", []byte("hunter2-hunter2"), 0); errors.Is(err, unix.ENOTSUP) {
 		m.sh(t, "merged", "echo hunter2-hunter2 >> noted") // tmpfs before Linux 6.6
 	}
@@ -297,6 +297,9 @@ func TestRedact(t *testing.T) {
 	must.Report(t, layer.Apply(t.Context(), bytes.NewReader(b.Bytes()), m.root(t, "applied"), m.root(t, "image"), limits, nil))
 	if _, err := unix.Lgetxattr(m.path("applied/noted"), "user.key", nil); err == nil {
 		t.Error("an attribute kept the secret")
+	}
+	if info, err := os.Stat(m.path("applied/clean")); err != nil || info.ModTime().UnixMilli() != 1250 {
+		t.Errorf("%v, %v", info, err)
 	}
 	var got []string
 	for e, err := range layer.Entries(context.Background(), &b, limits) {

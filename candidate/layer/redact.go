@@ -57,7 +57,7 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 			was, content := e.header, io.Reader(e)
 			h := tar.Header{
 				Typeflag: was.Typeflag, Name: s.Text(was.Name), Linkname: s.Text(was.Linkname), Size: was.Size,
-				Mode: was.Mode, Uid: was.Uid, Gid: was.Gid, ModTime: was.ModTime,
+				Mode: was.Mode, Uid: was.Uid, Gid: was.Gid, ModTime: was.ModTime, Format: tar.FormatPAX,
 			}
 			if !dirty[was.Name] {
 				h.PAXRecords = attributesOf(was)

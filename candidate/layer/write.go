@@ -218,8 +218,8 @@ func (w *writer) entry(dirs []*os.Root, name, rel string, depth int) error {
 	if err != nil {
 		return fmt.Errorf("entry %q: %w", rel, err)
 	}
-	header.Name, header.Uname, header.Gname = rel, "", "" // not the host's names
-	header.ModTime, header.AccessTime, header.ChangeTime = info.ModTime().Truncate(time.Second), time.Time{}, time.Time{}
+	header.Name, header.Uname, header.Gname = rel, "", ""                                         // not the host's names
+	header.Format, header.AccessTime, header.ChangeTime = tar.FormatPAX, time.Time{}, time.Time{} // PAX has fractions of seconds
 	header.Mode = int64(st.Mode & 0o7777)
 	if kind != fs.ModeSymlink {
 		if header.PAXRecords, err = readAttributes(dir, name); err != nil {
