@@ -10,15 +10,15 @@ import (
 )
 
 var (
-	superscripts = expression(`[⁰¹²³⁴-⁹]+`)
-	fractions    = expression(`([0-9])([¼-¾⅐-⅞])`)
+	superscripts = expression(`[⁻⁰¹²³⁴-⁹]+`)
+	fractions    = expression(`([0-9])([¼-¾⅐-⅞]|\\[dt]?frac)`)
 	accents      = expression(`(\p{Latin})\p{Mn}+`)
 	struckOut    = expression(`~~[^~\n]+~~`)
 	fullWidth    = strings.NewReplacer("，", ", ", "、", ", ", "；", "; ", "：", ": ", "。", ". ", "！", "! ", "？", "? ")
 )
 
 // clean returns s in NFKC, without invisible and private characters and struck-out words, and with one kind
-// each of punctuation, digits and line breaks. "10²" does not become 102, nor "1½" 11/2.
+// each of punctuation, digits and line breaks. "10²" does not become 102, nor "1½" or "1\frac12" 11/2.
 func clean(s string) string {
 	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(fullWidth.Replace(s), "^$0"), "$1 $2")
 	return struckOut().ReplaceAllString(unify(norm.NFKC.String(unify(s))), "")
@@ -62,22 +62,22 @@ func unifyRune(r rune) rune {
 }
 
 var (
-	latexFraction = expression(`\\[dt]?frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))`)
-	subscript     = expression(`([\p{L})])_\{?(\d+)\}?`)
+	latexFraction = expression(`\\[dt]?frac *(?:\{([^{}]*)\}|(\d)) *(?:\{([^{}]*)\}|(\d))`)
+	subscript     = expression(`([\p{L})])\}?(?:_\{?|<sub>)(\d+)(?:\}|</sub>)?`)
 	latexCommand  = expression(`\\(?:(?:text|math)[a-z]*|ce|left|right|displaystyle|boxed)\b`)
 	latexSymbols  = strings.NewReplacer("$$", "", "{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", `\neg`, "not ", `\%`, "%", `\$`, "$",
-		`\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\ `, " ", "{", "", "}", "")
-	initials = expression(`\b(?:\p{L}\.){2,}`)
+		`\pi`, "π", `^\circ`, "", `^{\circ}`, "", `\{`, "", `\}`, "", `\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\;`, " ", `\ `, " ", "{", "", "}", "")
+	initials = expression(`\b\p{L}\.(?: ?\p{L}\.)+`)
 	bullet   = expression(`^[ \t]*(?:[-*+•] +|#+ +)+`)
 )
 
 // plain returns a clean text in one line, without commands of LaTeX and the dots of initials.
 func plain(s string) string {
-	if strings.ContainsAny(s, `\{_$`) {
-		s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$3/$2$4"), "$1$2")
+	if strings.ContainsAny(s, `\{_$<`) {
+		s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$2/$3$4"), "$1$2")
 		s = latexSymbols.Replace(latexCommand().ReplaceAllString(s, ""))
 	}
-	s = initials().ReplaceAllStringFunc(s, func(i string) string { return strings.ReplaceAll(i, ".", "") })
+	s = initials().ReplaceAllStringFunc(s, strings.NewReplacer(".", "", " ", "").Replace)
 	return strings.Join(strings.Fields(s), " ")
 }
 

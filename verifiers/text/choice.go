@@ -53,7 +53,7 @@ func (b ballot) pick(lines []string) (string, Rule) {
 		return lines[0], FirstLine
 	}
 	if all := strings.Join(lines[max(0, len(lines)-b.labels):], "; "); len(item().FindAllString(all, -1)) == b.labels {
-		return all, LastLine
+		return strings.ReplaceAll(item().ReplaceAllString(all, "$1)"), ". ", " "), LastLine // one sentence
 	}
 	return last, LastLine
 }
@@ -75,7 +75,7 @@ func (b ballot) equal(s string) (all []int) {
 
 var (
 	computed   = expression(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
-	item       = expression(`(?:^|; )[^\p{L}\p{N}]*[A-Z][).:*_\]]`)
+	item       = expression(`((?:^|; )[^\p{L}\p{N}]*[A-Z])(?:[).:*_\]]| -)`)
 	lowerLabel = expression(`^[^\p{L}]*(?:(?i:option|choice|answer) )?[([]?[a-z](?:[).:\]]|[^\p{L}\p{N}=+^-]*$)`)
 	capital    = expression(`(?:^|[^\p{Latin}\p{M}\p{N}_'-]_*)([A-Z])`)
 	// noLabel is a letter that is a word or a part of one: "A planet", "I think", "A's".
@@ -83,8 +83,8 @@ var (
 	// setOff is a label at the start, at the end, before punctuation, in brackets, quotes or emphasis,
 	// or after a word such as "option".
 	setOff = expression("(?i:^|[([{<*_`\"]|" + option + `)[` + labelRange + `]|[` + labelRange + "](?:$|[)\\]}>*_`\".,;:!])")
-	// stop is a full stop between a label and a text.
-	stop = expression(`[` + labelRange + `][*_)\]]*\.["*_)\]]*\s+["*_]*[` + textRange + `]`)
+	// stop is a full stop or a dash between a label and a text or a mark.
+	stop = expression(`[` + labelRange + `][*_)\]]*(?:\.| -)["*_)\]]*\s*["*_]*[✅✔✓☑❌✗✘✖` + textRange + `]`)
 )
 
 // read returns the choices that an answer names, by a label that is set off, or else by a text, or
@@ -121,15 +121,15 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	return named, "", isBare
 }
 
-// joined removes a full stop between a label and its choice's text, which ends no sentence. Another choice's text
-// begins an explanation ("B. Mars is smaller"), if there are other words.
+// joined removes a full stop or a dash between a label and its choice's text or a mark, which ends no sentence. Another
+// choice's text begins an explanation ("B. Mars is smaller"), if there are other words.
 func joined(line string) string {
 	isBare := len(tokenize(line).words) == 0
 	return stop().ReplaceAllStringFunc(line, func(s string) string {
-		if !isBare && marksOf(s, labelMark)[0] != marksOf(s, firstMark)[0] {
+		if texts := marksOf(s, firstMark); !isBare && len(texts) > 0 && texts[0] != marksOf(s, labelMark)[0] {
 			return s
 		}
-		return strings.Replace(s, ".", "", 1)
+		return strings.NewReplacer(".", "", " -", "").Replace(s)
 	})
 }
 

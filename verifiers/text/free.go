@@ -24,9 +24,6 @@ func (f Free) Judge(text string) Verdict {
 }
 
 func (f Free) reason(read string) string {
-	if strings.Trim(read, " \n.,;:\"'") == "" {
-		return None
-	}
 	said := tokenize(plain(read))
 	var words [][]token
 	for _, phrase := range slices.Concat(f.Accepted, f.Rejected) {

@@ -10,7 +10,7 @@ var (
 		`réponse(?: correcte| finale| exacte| juste)?|option correcte|respuesta(?: correcta| final)?|(?:opción|alternativa) correcta|` +
 		`resposta(?: correta| certa| final)?|(?:opção|alternativa) (?:correta|certa)|risposta(?: corretta| giusta| esatta| finale)?|(?:opzione|alternativa) (?:corretta|giusta)`
 	verbs     = `is|must be|should be|ist|lautet|est|es|é|è`
-	announces = `(?:答案|正确选项|正確選項)(?:应该|應該|应|應)?(?:是|为|為|选|選| ?:)|(?:故|因此|所以|应|應|我)(?:选|選)(?:择|擇)?|` +
+	announces = `(?:答案|正确选项|正確選項)(?:应该|應該|应|應)?(?:是|为|為|选|選|】| ?:)|(?:故|因此|所以|应|應|我)(?:选|選)(?:择|擇)?|` +
 		`(?:正解|正答|答え|解答|回答)(?:は| ?:)|(?:정답|답|답변)(?:은|는| ?:)`
 
 	// option stands before a label, as in "option B".

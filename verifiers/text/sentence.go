@@ -115,9 +115,7 @@ func isList(s string, question []token, isUpper bool) bool {
 			items++
 		case len(words) == 0 || len(words) > 3 || isMarked || words[0].isNumber || conclusion().MatchString(part) || article().MatchString(strings.TrimSpace(part)):
 		case isUpper && strings.IndexFunc(part, unicode.IsLower) == words[0].from:
-		case !slices.ContainsFunc(words, func(w token) bool {
-			return slices.ContainsFunc(question, func(q token) bool { return same(w, q, nil) })
-		}):
+		case !slices.ContainsFunc(words, func(w token) bool { return has(question, w) }):
 			items++
 		}
 	}

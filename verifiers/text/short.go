@@ -26,14 +26,14 @@ var (
 	reply      = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]* ?(?:[,.;:!(]|-|because |です|입니다|$)`)
 	hasSymbols = expression(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
 	beside     = expression(`(` + found + `)(?:[ ,($%]*\bor \$?` + found + `|/\p{L})`) // "3/4 (or 75%)", "$26/day"
-	premise    = expression(`^.*` + so + `(.*[\d` + textRange + `].*)$`)
+	// part is an answer within a longer formula, and row an answer of numbers beside other numbers.
+	part    = expression(`[\d+×√]` + found + `|\+ ` + found + `|` + found + ` ?[+×^√]`)
+	row     = expression(`\d ?[,;] ?` + found + `|` + found + ` ?[,;] ?[-+]?\d`)
+	premise = expression(`^.*` + so + `(.*[\d` + textRange + `].*)$`)
 )
 
 // Judge judges a text.
 func (s Short) Judge(text string) Verdict {
-	if s.Tolerance == nil {
-		s.Tolerance = new(big.Rat)
-	}
 	read, rule := place(text, s.Pattern, func(lines []string) (string, Rule) {
 		first, last := lines[0], lines[len(lines)-1] // "Canberra⏎It was founded in 1913."
 		if !closed().MatchString(first) && !begun().MatchString(first) && closed().MatchString(last) {
@@ -46,9 +46,6 @@ func (s Short) Judge(text string) Verdict {
 
 // reason returns why what was read does not pass; "" if it does.
 func (s Short) reason(read string) string {
-	if strings.TrimSpace(read) == "" {
-		return None
-	}
 	line, got, worst := plain(clean(read)), forms(read), Wrong
 	var accepted [][]token
 	for _, a := range s.Accepted {
@@ -59,7 +56,7 @@ func (s Short) reason(read string) string {
 		case reply().FindString(want[1]) == want[1]:
 			worst = min(worst, replied(fold(line), want[1]))
 		case len(words) == 0:
-		case len(words) == 1 && words[0].isNumber, !hasSymbols().MatchString(want[2]), strings.Contains(got[2], want[2]):
+		case len(words) == 1 && words[0].isNumber, !hasSymbols().MatchString(want[2]), strings.Contains(got[2], want[2]) && !strings.Contains(got[2], "-"+want[2]):
 			accepted = append(accepted, words)
 		}
 	}
@@ -79,7 +76,7 @@ func replied(line, want string) string {
 	switch {
 	case all == nil:
 		return Wrong
-	case slices.ContainsFunc(all, func(m []int) bool { return line[m[2]:m[3]] != want }), openness().MatchString(line[:all[0][2]]):
+	case slices.ContainsFunc(all, func(m []int) bool { return line[m[2]:m[3]] != want }), openness().MatchString(line[:all[0][2]]), isDenied(line[:all[0][2]]):
 		return Several
 	}
 	return ""
@@ -90,14 +87,15 @@ func replied(line, want string) string {
 func (s Short) judge(said sentence, accepted, question []token) string {
 	rest := affirmed(said.marked([][]token{accepted}, s.Tolerance))
 	first, _ := utf8.DecodeRuneInString(s.Accepted[0])
-	isNumber := accepted[0].isNumber && !slices.ContainsFunc(accepted[1:], func(t token) bool { return t.isNumber })
-	if isNumber {
+	words := slices.DeleteFunc(slices.Clone(accepted), func(t token) bool { return t.isNumber })
+	isNumber, isRow := accepted[0].isNumber && len(words) == len(accepted)-1, len(words) == 0 && len(accepted) > 1
+	if isNumber && len(words) == 0 { // "5 km/h" is not 5 km
 		rest = beside().ReplaceAllString(rest, "$1 ")
 	}
 	switch {
 	case !strings.ContainsFunc(rest, isMark):
 		return Wrong
-	case isOpen(rest), !isNumber && isList(rest, question, unicode.IsUpper(first)):
+	case isOpen(rest), !isNumber && (part().MatchString(rest) || isList(rest, question, unicode.IsUpper(first))), isRow && row().MatchString(rest):
 		return Several
 	case !isNumber:
 		return ""
@@ -106,13 +104,11 @@ func (s Short) judge(said sentence, accepted, question []token) string {
 		rest = outside // "72 km/h (20 m/s)"
 	}
 	rest = premise().ReplaceAllString(rest, "$1")
-	isDay := func(t token) bool {
-		return s.Tolerance.Sign() == 0 && len(accepted[0].text) == len("1945") && len(t.text) <= len("31")
+	isYear := (s.Tolerance == nil || s.Tolerance.Sign() == 0) && len(accepted[0].text) == len("1945")
+	isDay := func(t token) bool { return isYear && len(t.text) <= len("31") }
+	isOther := func(t token) bool {
+		return t.isNumber && !isDay(t) && !(has(question, t) && !has(question, accepted[0]))
 	}
-	isAsked := func(t token) bool {
-		return slices.ContainsFunc(question, func(q token) bool { return same(q, t, nil) })
-	}
-	isOther := func(t token) bool { return t.isNumber && !isDay(t) && !(isAsked(t) && !isAsked(accepted[0])) }
 	if !strings.ContainsFunc(rest, isMark) || slices.ContainsFunc(tokenize(rest).words, isOther) {
 		return Several
 	}

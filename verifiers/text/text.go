@@ -31,6 +31,9 @@ func verdict(reason, read string, rule Rule) Verdict {
 	if len(read) > MaxRead {
 		read = strings.ToValidUTF8(read[:MaxRead-len("…")], "") + "…"
 	}
+	if reason != "" && strings.Trim(read, " \n.,;:\"'") == "" {
+		reason = None
+	}
 	return Verdict{reason, read, rule}
 }
 

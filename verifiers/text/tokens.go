@@ -2,6 +2,7 @@ package text
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -33,9 +34,9 @@ var (
 	// particle is what English and Korean add to a word.
 	particle = expression(`([\p{L}\p{M}\p{N}])(?:'s|은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다|이라고|라고)$`)
 	// tokenForm is an ordinal; all that can be one number, which is read by value, and what multiplies
-	// it; or a word: "isn't", "well-known", "c++", "h2o".
-	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:[√±<>≤≥≠] ?)?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
-		`[` + spaceless + `]\p{M}*|` + letter + `+(?:['-]` + letter + `+)*[+#]*`)
+	// it; or a word: "isn't", "well-known", "c++", "h2o", "cm^2".
+	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:[√±<>≤≥≠] ?)?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?‰?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
+		`[` + spaceless + `]\p{M}*|` + letter + `*[^\P{L}x-z]\^-?\d+\b|` + letter + `+(?:['-]` + letter + `+)*(?:\+\+|#|\+\B)?`)
 )
 
 func wordsOf(s string) []token { return tokenize(plain(clean(s))).words }
@@ -90,6 +91,11 @@ func valueOf(s string) *big.Rat {
 	}
 	v, _ := new(big.Rat).SetString(grouping.Replace(s))
 	return v
+}
+
+// has reports whether one of the words is the same as w.
+func has(words []token, w token) bool {
+	return slices.ContainsFunc(words, func(t token) bool { return same(t, w, nil) })
 }
 
 // same reports whether two tokens are the same word, or numbers that differ by at most tolerance;

@@ -32,7 +32,7 @@ var (
 	noLine = expression("^(?:```.*|[-=|:*_ ]{3,}|(?:\\$\\$|\\\\(?:[][]|(?:begin|end)\\{[^{}]*\\}))+)?$") // a fence, a rule, LaTeX around a formula, or nothing
 	// courtesy begins a line that a chat model adds: an offer, or an explanation under its name.
 	courtesy = expression(`(?i)^\P{L}*(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|espero|spero|希望|お役に立|도움이|` +
-		`(?:explanation|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명)[*_]* ?:)`)
+		`(?:explanation|confidence|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명)[*_]* ?:)`)
 )
 
 // pick chooses of the lines of a text, at least two, the one that is the answer.
@@ -85,13 +85,10 @@ func spoken(text string, of pick) (string, Rule) {
 			lines = append(lines, line)
 		}
 	}
-	switch len(lines) {
-	case 0:
-		return strings.TrimSpace(text), Whole
-	case 1:
-		return lines[0], Whole
+	if len(lines) > 1 {
+		return of(lines)
 	}
-	return of(lines)
+	return cmp.Or(strings.Join(lines, ""), strings.TrimSpace(text)), Whole
 }
 
 // announced applies the rules of announcements and JSON.
@@ -109,8 +106,11 @@ func announced(text string) (read string, rule Rule) {
 			}
 			return read, JSON
 		}
-		line, _, _ := strings.Cut(strings.TrimLeft(text[m[1]:], skipped), "\n")
-		return sentences(line)[0], Announced
+		for line := range strings.SplitSeq(strings.TrimLeft(text[m[1]:], skipped), "\n") {
+			if !noLine().MatchString(strings.TrimSpace(line)) {
+				return sentences(line)[0], Announced
+			}
+		}
 	}
 	return "", ""
 }
