@@ -96,13 +96,11 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	var env []string
-	var own []runtime.Mount
-	if p.process.Args, env, own, err = service.Beside(r.services(), p.process.Args); err != nil {
+	cfg := p.config(dir, places)
+	if p.process.Args, err = service.Beside(r.services(), p.process.Args, &cfg); err != nil {
 		return Result{}, err
 	}
-	p.env, p.mounts = slices.Concat(p.env, env), slices.Concat(own, p.session.mounts(), p.mounts)
-	sandbox, err := service.Create(ctx, p.engine, p.config(dir, places), r.Sidecars)
+	sandbox, err := service.Create(ctx, p.engine, cfg, r.Sidecars)
 	if err != nil {
 		return Result{}, err
 	}
@@ -272,7 +270,7 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 // config returns the configuration of the sandbox, which mounts the workspace dir.
 func (p production) config(dir string, places []string) runtime.Config {
 	r, env := p.request, p.request.Task.Environment
-	mounts := append(workspaceMounts(r, dir, places, !p.given), p.mounts...)
+	mounts := slices.Concat(workspaceMounts(r, dir, places, !p.given), p.session.mounts(), p.mounts)
 	if env.Machine {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), taskDir), Dest: paths.TaskMount})
 	}

@@ -254,13 +254,13 @@ func (in Input) Entrypoint(image runtime.Image) []service.Service {
 }
 
 // Beside is [service.Beside] for a command that the tester file may deny: the engine sees only with-services.
-func (in Input) Beside(services []service.Service, args []string) (line, env []string, mounts []runtime.Mount, err error) {
+func (in Input) Beside(services []service.Service, args []string, cfg *runtime.Config) ([]string, error) {
 	if len(services) > 0 {
 		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: in.Permissions.Deny}).Decide(args).Check(); err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
 	}
-	return service.Beside(services, args)
+	return service.Beside(services, args, cfg)
 }
 
 // A Verifier judges one candidate in sandboxes of e. An error means that nothing was

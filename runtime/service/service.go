@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -42,20 +43,22 @@ type Service struct {
 // servicesVariable holds the services until with-services has read them.
 const servicesVariable = "SBENCH_SERVICES"
 
-// Beside returns a command line that starts services, each as soon as the one before is ready, and then becomes args, and
-// the environment and the mount that it needs. Without args it prints a line when all are ready, and ends after them.
-// Without services, Beside returns args alone. The services are in the environment, which other users of the host cannot
-// read.
-func Beside(services []Service, args []string) (line, env []string, mounts []runtime.Mount, err error) {
+// Beside returns a command line that starts services, each as soon as the one before is ready, and then becomes args.
+// It adds the environment and the mount that the line needs to cfg. Without args, the line prints that all services are
+// ready, and ends after them. Without services, Beside returns args alone. The services are in the environment, which
+// other users of the host cannot read.
+func Beside(services []Service, args []string, cfg *runtime.Config) ([]string, error) {
 	if len(services) == 0 {
-		return args, nil, nil, nil
+		return args, nil
 	}
 	own, err := mount(program)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	text, err := json.Marshal(services)
-	return append([]string{program}, args...), []string{servicesVariable + "=" + string(text)}, []runtime.Mount{own}, err
+	cfg.Env = append(slices.Clone(cfg.Env), servicesVariable+"="+string(text))
+	cfg.Mounts = append(slices.Clone(cfg.Mounts), own)
+	return append([]string{program}, args...), err
 }
 
 // commandVariable holds a command until its shell has read it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -63,14 +62,15 @@ func (c Sidecar) start(ctx context.Context, e Engine, cfg runtime.Config, main r
 	if len(c.Args) == 0 {
 		return nil, fmt.Errorf("the image %s has no command", c.Image.Ref)
 	}
-	args, env, mounts, err := Beside([]Service{c.Service}, nil)
+	own := runtime.Config{
+		Name: "sidecar " + c.Name, Image: c.Image, Env: c.Env, NetworkOf: main, Hosts: cfg.Hosts, WritableRoot: true,
+		Capabilities: cfg.Capabilities, Limits: cfg.Limits, Observer: cfg.Observer,
+	}
+	args, err := Beside([]Service{c.Service}, nil, &own)
 	if err != nil {
 		return nil, err
 	}
-	sandbox, err := e.Create(ctx, runtime.Config{
-		Name: "sidecar " + c.Name, Image: c.Image, Env: append(slices.Clone(c.Env), env...), NetworkOf: main, Hosts: cfg.Hosts, WritableRoot: true,
-		Mounts: mounts, Capabilities: cfg.Capabilities, Limits: cfg.Limits, Observer: cfg.Observer,
-	})
+	sandbox, err := e.Create(ctx, own)
 	if err != nil {
 		return nil, err
 	}

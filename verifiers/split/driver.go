@@ -98,16 +98,14 @@ func answerOf(exit runtime.Exit) (answer document.Value, how string) {
 // drive runs a driver in a new sandbox, and calls stopped, unless nil, with the sandbox after the driver has ended.
 // The Exit is zero if the driver could not be executed.
 func (c *check) drive(ctx context.Context, cfg runtime.Config, stopped func(runtime.Sandbox) error, p runtime.Process) (exit runtime.Exit, err error) {
-	args, env, own, err := c.in.Beside(c.in.Entrypoint(c.in.Image), p.Args)
-	if err != nil {
+	if p.Args, err = c.in.Beside(c.in.Entrypoint(c.in.Image), p.Args, &cfg); err != nil {
 		return exit, err
 	}
-	cfg.Env, cfg.Mounts = slices.Concat(cfg.Env, env), slices.Concat(cfg.Mounts, own)
 	sandbox, err := service.Create(ctx, c.engine, cfg, c.in.Sidecars)
 	if err != nil {
 		return exit, fmt.Errorf("the driver's sandbox: %w", err)
 	}
-	p.Args, p.Grace = args, time.Millisecond
+	p.Grace = time.Millisecond
 	exit, err = sandbox.Exec(ctx, p)
 	if errors.Is(err, runtime.ErrNotStarted) {
 		exit, err = runtime.Exit{}, nil

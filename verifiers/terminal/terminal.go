@@ -395,11 +395,6 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 		return ran, err
 	}
 	args, command := service.HideCommand(c.eval.Checker.Args())
-	args, services, own, err := c.in.Beside(c.services(), args)
-	if err != nil {
-		return ran, err
-	}
-	mounts = append(mounts, own...)
 	env, limits, image := c.in.Task.Environment(), c.in.Limits, c.image
 	if c.testsInImage() {
 		image.UpperDir = filepath.Join(dir, overImage)
@@ -408,11 +403,14 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 	cfg := runtime.Config{
 		Name: "verifier", Image: image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: env.Dir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
-		AllFiles: true, Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: slices.Concat(c.env(dir), command, services),
+		AllFiles: true, Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: append(c.env(dir), command...),
 		NetworkOf: c.in.Left,
 	}
 	if c.separate {
 		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true
+	}
+	if args, err = c.in.Beside(c.services(), args, &cfg); err != nil {
+		return ran, err
 	}
 	access := runtime.Access{Close: func() (int64, error) { return 0, nil }}
 	if c.eval.Checker.Network && c.in.Network != nil {
