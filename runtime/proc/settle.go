@@ -13,13 +13,15 @@ const (
 )
 
 // Settle waits until processes have settled: servers that are starting need CPU time, and servers that wait for requests
-// need almost none. It returns after five seconds at the latest, and as soon as ctx is done. used returns the CPU time
-// that the processes have used so far.
-func Settle(ctx context.Context, used func() time.Duration) {
+// need almost none. It returns after five seconds at the latest, and as soon as ctx is done or enough is closed. used
+// returns the CPU time that the processes have used so far.
+func Settle(ctx context.Context, enough <-chan struct{}, used func() time.Duration) {
 	end := time.Now().Add(settleLimit)
 	for before := used(); time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
+			return
+		case <-enough:
 			return
 		case <-time.After(settleTime):
 		}

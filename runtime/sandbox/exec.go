@@ -258,17 +258,9 @@ func suspend(ctx context.Context, g limits.Group, spare int) error {
 
 // settle waits until the processes that are left have settled, or the layer is over its size.
 func (x *execution) settle(ctx context.Context) {
-	settling, cancel := context.WithCancel(ctx)
+	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	full := x.overflow(settling)
-	go func() {
-		select {
-		case <-full:
-			cancel()
-		case <-settling.Done():
-		}
-	}()
-	proc.Settle(settling, func() time.Duration {
+	proc.Settle(ctx, x.overflow(watching), func() time.Duration {
 		used, _ := x.group.Stats()
 		return used.CPU
 	})

@@ -131,7 +131,7 @@ func (s Service) start() error {
 		return fmt.Errorf("service: %w", err)
 	}
 	if len(s.Ready) == 0 {
-		proc.Settle(context.Background(), proc.Used)
+		proc.Settle(context.Background(), nil, proc.Used)
 		return nil
 	}
 	wait := cmp.Or(s.Wait, defaultWait)
