@@ -411,8 +411,8 @@ func (spec harborTask) collected(t *task) (paths []string, commands []map[string
 		excluded, list := table["exclude"].([]any)
 		t.refuse(!list && table["exclude"] != nil, "a list of patterns", "artifacts: exclude of %s is %v", source, table["exclude"])
 		for _, pattern := range excluded {
-			at := quoteShell("*/" + strings.TrimSuffix(fmt.Sprint(pattern), "/"))
-			commands = append(commands, map[string]any{"command": "find " + quoteShell(source) + " -mindepth 1 -path " + at + " -prune -exec rm -rf {} +"})
+			at := compiler.ShellWords("*/" + strings.TrimSuffix(fmt.Sprint(pattern), "/"))
+			commands = append(commands, map[string]any{"command": "find " + compiler.ShellWords(source) + " -mindepth 1 -path " + at + " -prune -exec rm -rf {} +"})
 		}
 	}
 	return paths, commands
@@ -541,10 +541,7 @@ func larger[T cmp.Ordered](a, b *T) *T {
 func exports(env map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		_, _ = fmt.Fprintf(&b, "export %s=%s\n", name, quoteShell(env[name]))
+		_, _ = fmt.Fprintf(&b, "export %s=%s\n", name, compiler.ShellWords(env[name]))
 	}
 	return b.String()
 }
-
-// quoteShell quotes a string as one word of a shell.
-func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -107,7 +108,7 @@ func (spec harborTask) addStep(t *task, strategy string, part *terminalTask) {
 	}
 	if h := s.HealthCheck; h != nil && h.Command != "" {
 		before = append(before, fmt.Sprintf("sleep %v\nfailed=0\nuntil timeout %v bash -c %s; do\n\tfailed=$((failed + 1))\n\t[ $failed -lt %v ] || exit 1\n\tsleep %v\ndone",
-			h.or(h.StartPeriod, 0), h.or(h.Timeout, 30), quoteShell(h.Command), h.or(h.Retries, 3), h.or(h.Interval, 5)))
+			h.or(h.StartPeriod, 0), h.or(h.Timeout, 30), compiler.ShellWords(h.Command), h.or(h.Retries, 3), h.or(h.Interval, 5)))
 	}
 	if len(before) > 0 {
 		part.row.Environment["prepare"] = []string{"bash", "-c", strings.Join(before, "\n")}

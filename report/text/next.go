@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
 )
@@ -63,5 +64,5 @@ func quoted(word string) string {
 	if plainWord.MatchString(word) {
 		return word
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return compiler.ShellWords(word)
 }

@@ -72,13 +72,7 @@ type Settings struct {
 var jobText string
 
 var jobScript = template.Must(template.New("job").Funcs(template.FuncMap{
-	"words": func(args []string) string {
-		quoted := make([]string, len(args))
-		for i, a := range args {
-			quoted[i] = quote(a)
-		}
-		return strings.Join(quoted, " ")
-	},
+	"words":    func(args []string) string { return compiler.ShellWords(args...) },
 	"join":     strings.Join,
 	"seconds":  func(d time.Duration) int { return int(d.Round(time.Second) / time.Second) },
 	"minutes":  func(d time.Duration) int { return int((d + time.Minute - 1) / time.Minute) },
@@ -97,5 +91,3 @@ func (j Job) Script() (string, error) {
 	err := jobScript.Execute(&b, j)
 	return b.String(), err
 }
-
-func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -119,7 +119,7 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	}
 	for _, c := range eval.Checker.Collect {
 		as, _, _ := strings.Cut(cmp.Or(c.User, others), ":")
-		args = append(args, as, shellLine(c))
+		args = append(args, as, cmp.Or(c.Command.Shell, compiler.ShellWords(c.Command.Argv...)))
 		wall += max(c.Timeout, collectTime)
 	}
 	args = append(append(args, "--", loggedDir), eval.Checker.Artifacts...)
@@ -131,15 +131,6 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 			{Source: dir, Dest: artifactsMount, Writable: true, Chown: true},
 		},
 	}, runtime.Process{Args: args, Wall: wall})
-}
-
-// shellLine returns a command as a line of a shell.
-func shellLine(c compiler.Collect) string {
-	line := c.Command.Shell
-	for _, word := range c.Command.Argv {
-		line += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return line
 }
 
 // artifactsIn returns what was collected in root of the paths, up to most bytes of files. Links that lead out

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/must"
 )
 
@@ -43,24 +42,6 @@ func TestArtifactLinks(t *testing.T) {
 	_, left, err = artifactsIn(root, []string{"/many"}, 1<<20)
 	if kept, readErr := os.ReadDir(filepath.Join(dir, "many")); err != nil || readErr != nil || len(left) != maxLeftOut || len(kept) > 0 {
 		t.Errorf("many links: %v %v, %d named, %d kept", err, readErr, len(left), len(kept))
-	}
-}
-
-// TestShellLine: the arguments of a command that collects artifacts reach the program as they are.
-func TestShellLine(t *testing.T) {
-	for _, tt := range []struct {
-		shell string
-		argv  []string
-		want  string
-	}{
-		{"printf '%s|' a  b", nil, "a|b|"},
-		{"", []string{"printf", "%s|", "a  b", "it's", "$HOME", ""}, "a  b|it's|$HOME||"},
-	} {
-		var c compiler.Collect
-		c.Command.Shell, c.Command.Argv = tt.shell, tt.argv
-		if got, err := exec.CommandContext(t.Context(), "sh", "-c", shellLine(c)).Output(); err != nil || string(got) != tt.want {
-			t.Errorf("%q: %q %v", tt.argv, got, err)
-		}
 	}
 }
 

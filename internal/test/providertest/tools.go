@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/securebench/sbench/compiler"
 )
 
 // An offer is a tool that an agent offers.
@@ -212,7 +214,6 @@ func writeCall(f File, offers []offer) *toolCall {
 			}
 		}
 	}
-	return shellCall("mkdir -p "+quote(path.Dir(f.Path))+" && printf %s "+quote(f.Content)+" >"+quote(f.Path), offers)
+	words := compiler.ShellWords
+	return shellCall("mkdir -p "+words(path.Dir(f.Path))+" && printf %s "+words(f.Content)+" >"+words(f.Path), offers)
 }
-
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
