@@ -43,13 +43,7 @@ func ParseShard(text string, getenv func(string) string) (s Shard, err error) {
 	if err != nil {
 		return Shard{}, errors.New("expected I/N, such as 1/4, or auto/N")
 	}
-	if s.Count < 1 || s.Index < 1 || s.Index > s.Count {
-		return Shard{}, fmt.Errorf("there is no part %d of %d: parts are counted from 1", s.Index, s.Count)
-	}
-	if s.Count > record.MaxShards {
-		return Shard{}, fmt.Errorf("there are at most %d parts", record.MaxShards)
-	}
-	return s, nil
+	return s, record.CheckShard(s.Index, s.Count)
 }
 
 // Dir returns the name of the shard's directory. Names sort as the shards do.

@@ -160,7 +160,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case s.manifest.Shard == nil || s.manifest.Shard.Index < 1 || s.manifest.Shard.Index > s.manifest.Shard.Count || s.manifest.Shard.Count > MaxShards:
+	case s.manifest.Shard == nil || CheckShard(s.manifest.Shard.Index, s.manifest.Shard.Count) != nil:
 		return nil, errors.New("is no shard of a run")
 	}
 	v.egressLines()

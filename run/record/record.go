@@ -8,6 +8,7 @@ package record
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 	"time"
@@ -370,8 +371,18 @@ type Shard struct {
 	Attempts map[string][]int `json:"attempts"` // the numbers of this shard's attempts, by task
 }
 
-// MaxShards is the highest Count.
-const MaxShards = 1 << 20
+const maxShards = 1 << 20
+
+// CheckShard returns an error unless a run can have a shard of this index and count.
+func CheckShard(index, count int) error {
+	switch {
+	case index < 1 || index > count:
+		return fmt.Errorf("there is no part %d of %d: parts are counted from 1", index, count)
+	case count > maxShards:
+		return fmt.Errorf("there are at most %d parts", maxShards)
+	}
+	return nil
+}
 
 // Planned returns how many attempts are in the shard.
 func (s *Shard) Planned() (n int) {
