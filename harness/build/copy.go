@@ -108,16 +108,8 @@ func (u *upper) isDir(name string) bool {
 	return name == "."
 }
 
-func (s *stage) copy(ctx context.Context, c copying) error {
-	source, closeSource, err := s.source(ctx, c.from)
-	if err != nil {
-		return err
-	}
-	defer closeSource()
-	if source, err = source.without(c.exclude); err != nil {
-		return Fault{err}
-	}
-	var names []string
+// match returns the names of the sources in a tree. It is a Fault if there are none for a pattern.
+func (c copying) match(source tree) (names []string, err error) {
 	for _, pattern := range c.SourcePaths {
 		found, err := fs.Glob(source.FS(), path.Join(".", path.Clean("/" + pattern)[1:]))
 		found = slices.DeleteFunc(found, func(name string) bool {
@@ -127,9 +119,25 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 			return whole || skip && err == nil && !info.IsDir()
 		})
 		if err != nil || len(found) == 0 {
-			return Fault{errors.Join(err, fmt.Errorf("there is no %s in %s, or it is ignored", pattern, cmp.Or(c.from, "the build context")))}
+			return nil, Fault{errors.Join(err, fmt.Errorf("there is no %s in %s, or it is ignored", pattern, cmp.Or(c.from, "the build context")))}
 		}
 		names = append(names, found...)
+	}
+	return names, nil
+}
+
+func (s *stage) copy(ctx context.Context, c copying) error {
+	source, closeSource, err := s.source(ctx, c.from)
+	if err != nil {
+		return err
+	}
+	defer closeSource()
+	if source, err = source.without(c.exclude); err != nil {
+		return Fault{err}
+	}
+	names, err := c.match(source)
+	if err != nil {
+		return err
 	}
 	content, err := digestFiles(ctx, source, names)
 	if err != nil {
@@ -143,45 +151,52 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 		dest = path.Join("/", s.workdir) + "/" + dest
 	}
 	key := digest("copy", s.key, strings.Join(names, "\x00"), content, dest, c.chown, c.chmod, fmt.Sprint(c.parents, c.unpack))
-	return s.layered(ctx, key, c.text, func(u *upper) error {
-		if err := u.setOwner(c.chown, c.chmod); err != nil {
+	return s.layered(ctx, key, c.text, func(u *upper) error { return c.fill(ctx, u, source, names, dest) })
+}
+
+// fill copies or unpacks the named sources to dest, and writes the contents that the Dockerfile has itself.
+func (c copying) fill(ctx context.Context, u *upper, source tree, names []string, dest string) error {
+	if err := u.setOwner(c.chown, c.chmod); err != nil {
+		return err
+	}
+	at := u.resolve(path.Clean(dest))
+	into := strings.HasSuffix(dest, "/") || strings.HasSuffix(dest, "/.") || len(names)+len(c.SourceContents) > 1 || u.isDir(at)
+	to := func(name string) string {
+		if into {
+			return path.Join(at, name)
+		}
+		return at
+	}
+	for _, name := range names {
+		info, err := source.Stat(name)
+		if err != nil {
 			return err
 		}
-		at := u.resolve(path.Clean(dest))
-		into := strings.HasSuffix(dest, "/") || strings.HasSuffix(dest, "/.") || len(names)+len(c.SourceContents) > 1 || u.isDir(at)
-		to := func(name string) string {
-			if into {
-				return path.Join(at, name)
-			}
-			return at
-		}
-		for _, name := range names {
-			info, err := source.Stat(name)
-			unpacked := false
-			if err == nil && c.unpack && info.Mode().IsRegular() {
-				unpacked, err = u.unpack(ctx, source, name, at, c.chown != "")
+		if c.unpack && info.Mode().IsRegular() {
+			unpacked, err := u.unpack(ctx, source, name, at, c.chown != "")
+			if err != nil {
+				return err
 			}
 			if unpacked {
 				continue
 			}
-			if err == nil && c.parents {
-				err = u.copyTree(ctx, source, name, path.Join(at, name))
-			} else if err == nil && info.IsDir() {
-				err = u.copyTree(ctx, source, name, at)
-			} else if err == nil {
-				err = u.copyTree(ctx, source, name, to(path.Base(name)))
-			}
-			if err != nil {
-				return err
-			}
 		}
-		for _, inline := range c.SourceContents {
-			if err := u.write(to(inline.Path), strings.NewReader(inline.Data), 0o644); err != nil {
-				return err
-			}
+		dest := at
+		if c.parents {
+			dest = path.Join(at, name)
+		} else if !info.IsDir() {
+			dest = to(path.Base(name))
 		}
-		return nil
-	})
+		if err := u.copyTree(ctx, source, name, dest); err != nil {
+			return err
+		}
+	}
+	for _, inline := range c.SourceContents {
+		if err := u.write(to(inline.Path), strings.NewReader(inline.Data), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // source opens what a COPY reads: the context, an earlier stage or an image.

@@ -114,9 +114,13 @@ func TestUnpack(t *testing.T) {
 	}
 	u := &upper{to: must.OpenRoot(t, t.TempDir()), image: image}
 	dir := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(dir, "x"), []byte(of(entry("lib/f", tar.TypeReg, ""))), 0o600))
-	if _, err := u.unpack(t.Context(), tree{Root: must.OpenRoot(t, dir)}, "x", ".", false); err != nil {
+	must.Do(t, errors.Join(os.WriteFile(filepath.Join(dir, "x"), []byte(of(entry("lib/f", tar.TypeReg, ""))), 0o600), os.WriteFile(filepath.Join(dir, "cut"), []byte(plain[:len(plain)-1200]), 0o600)))
+	source := tree{Root: must.OpenRoot(t, dir)}
+	if _, err := u.unpack(t.Context(), source, "x", ".", false); err != nil {
 		t.Error(err)
+	}
+	if err := (copying{unpack: true}).fill(t.Context(), u, source, []string{"cut"}, "/opt/"); !errors.As(err, new(Fault)) {
+		t.Errorf("ADD of an archive that is cut: %v", err)
 	}
 	if _, err := u.to.Lstat("usr/lib/f"); err != nil {
 		t.Errorf("a link of the image: %v", err)
