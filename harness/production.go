@@ -104,10 +104,25 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
+	result, err = p.exec(ctx, sandbox, dir, places)
+	switch err = errors.Join(err, sandbox.Close(ctx)); {
+	case errors.Is(err, runtime.ErrNotStarted):
+		return Result{Failure: &candidate.Failure{Reason: "producer_not_started", Phase: phaseProducer, Message: "the harness command could not be executed in the task's image"}}, nil
+	case err != nil:
+		return Result{}, err
+	case r.Task.Environment.KeepProcesses:
+		return result, nil
+	}
+	return p.finish(ctx, dir, result)
+}
+
+// exec runs the process, and takes a patch and a machine's layer from the stopped sandbox. If processes are kept, it
+// also extracts the workspace and has the candidate judged, while the processes are suspended.
+func (p production) exec(ctx context.Context, sandbox runtime.Sandbox, dir string, places []string) (result Result, err error) {
+	r, keeps := p.request, p.request.Task.Environment.KeepProcesses
 	p.process.Wall, p.process.Waited, p.process.OutputBytes = r.Timeout, p.session.waited(), r.OutputBytes
 	result.Exit, err = sandbox.Exec(ctx, p.process)
 	result.Ended = ended(r, result.Exit)
-	keeps := r.Task.Environment.KeepProcesses
 	if !keeps {
 		err = errors.Join(err, service.End(ctx, sandbox))
 	}
@@ -117,24 +132,16 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	if err == nil && r.Task.Environment.Machine {
 		result.Failure, err = result.Candidate.WriteLayer(ctx, sandbox, r.Dest, r.WorkspaceBytes)
 	}
-	if err == nil && keeps {
-		result, err = p.finish(ctx, dir, result)
+	if err != nil || !keeps {
+		return result, err
 	}
-	if err == nil && keeps {
-		err = p.session.cut()
+	if result, err = p.finish(ctx, dir, result); err != nil {
+		return result, err
 	}
-	if err == nil && keeps {
-		err = r.Judge(result, sandbox)
+	if err := p.session.cut(); err != nil {
+		return result, err
 	}
-	switch err = errors.Join(err, sandbox.Close(ctx)); {
-	case errors.Is(err, runtime.ErrNotStarted):
-		return Result{Failure: &candidate.Failure{Reason: "producer_not_started", Phase: phaseProducer, Message: "the harness command could not be executed in the task's image"}}, nil
-	case err != nil:
-		return Result{}, err
-	case keeps:
-		return result, nil
-	}
-	return p.finish(ctx, dir, result)
+	return result, r.Judge(result, sandbox)
 }
 
 // mountOutside mounts the public files whose places are not in the workspace, read-only.
