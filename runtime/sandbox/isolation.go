@@ -92,11 +92,13 @@ func (i isolation) seal(root *rootfs.FS, pid int) error {
 // open opens a process that the OCI runtime has made. first is the id of the sandbox's first process; 0 if
 // the process is the first one.
 func (i isolation) open(p *task.Process, first int) (*process, error) {
+	opened := &process{Process: p, pidfd: -1, byStatus: i == gvisor}
 	if i == gvisor && first != 0 { // what the host sees only waits for it
-		return &process{Process: p, pidfd: -1}, nil
+		return opened, nil
 	}
-	opened := openProcess(p)
-	opened.byStatus = i == gvisor
+	if fd, err := unix.PidfdOpen(p.PID, 0); err == nil { // fails for the id 0
+		opened.pidfd = fd
+	}
 	if first != 0 && !proc.SharesNamespace(p.PID, first, "pid") { // it has ended, and its id may be another's
 		return opened, opened.close()
 	}

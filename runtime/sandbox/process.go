@@ -22,14 +22,6 @@ type process struct {
 	byStatus bool
 }
 
-func openProcess(p *task.Process) *process {
-	fd, err := unix.PidfdOpen(p.PID, 0)
-	if err != nil || p.PID == 0 {
-		fd = -1
-	}
-	return &process{Process: p, pidfd: fd}
-}
-
 func (p *process) close() error {
 	if p.pidfd < 0 {
 		return nil
