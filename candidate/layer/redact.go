@@ -26,24 +26,9 @@ type Secrets interface {
 // it writes the first entry only. If a name or a target becomes too long for a file system, it leaves the entry out.
 // Errors are as for [Entries].
 func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget, s Secrets) (r Report, changed int, err error) {
-	dirty := map[string]bool{}
-	for e, err := range Entries(ctx, from, limits) {
-		found := false
-		if err == nil && e.Kind == File {
-			found, err = s.In(e, e.Size)
-		}
-		if err != nil {
-			return Report{}, 0, fmt.Errorf("search layer: %w", err)
-		}
-		for record, value := range attributesOf(e.header) {
-			found = found || s.Text(record) != record || s.Text(value) != value
-		}
-		if found || s.Text(e.header.Name) != e.header.Name || s.Text(e.Target) != e.Target {
-			dirty[e.header.Name] = true
-		}
-	}
-	if len(dirty) == 0 {
-		return Report{}, 0, nil
+	dirty, err := holders(ctx, from, limits, s)
+	if err != nil || len(dirty) == 0 {
+		return Report{}, 0, err
 	}
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return Report{}, 0, err
@@ -66,7 +51,7 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 				continue
 			}
 			seen[h.Name] = true
-			if dirty[e.header.Name] && e.Kind == File {
+			if dirty[was.Name] && e.Kind == File {
 				text := "" // a larger file becomes empty
 				if e.Size <= maxRedacted {
 					all, err := io.ReadAll(e)
@@ -87,6 +72,27 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 		return nil
 	})
 	return r, len(dirty), err
+}
+
+// holders returns the names of the entries that hold a secret.
+func holders(ctx context.Context, from io.Reader, limits Budget, s Secrets) (map[string]bool, error) {
+	dirty := map[string]bool{}
+	for e, err := range Entries(ctx, from, limits) {
+		found := false
+		if err == nil && e.Kind == File {
+			found, err = s.In(e, e.Size)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("search layer: %w", err)
+		}
+		for record, value := range attributesOf(e.header) {
+			found = found || s.Text(record) != record || s.Text(value) != value
+		}
+		if found || s.Text(e.header.Name) != e.header.Name || s.Text(e.Target) != e.Target {
+			dirty[e.header.Name] = true
+		}
+	}
+	return dirty, nil
 }
 
 // fits reports whether a file system can have a path.
