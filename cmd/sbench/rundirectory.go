@@ -36,14 +36,8 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err
 	if err != nil {
 		return marked(errUsage, err)
 	}
-	agents := joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name })
-	known := fmt.Sprintf("%s, %s, %s, %s", standin.Reference, standin.Empty, testerfile.HarnessCommand, agents)
-	if cmd.Harness == "" || !isPack && !slices.Contains(strings.Split(known, ", "), cmd.Harness) { // a pack may have tester files of its own
-		return fmt.Errorf("%w: --harness says what runs, and has to be one of %s", errUsage, known)
-	}
-	ownCommand := func(set string) bool { return strings.HasPrefix(set, "harness.config.command=") }
-	if cmd.Harness == testerfile.HarnessCommand && !isPack && !slices.ContainsFunc(cmd.Set, ownCommand) {
-		return fmt.Errorf("%w: --harness command runs what --set harness.config.command='COMMAND' says, in each task's workspace; the task is in $SBENCH_TASK_FILE", errUsage)
+	if err := cmd.checkHarness(isPack); err != nil {
+		return err
 	}
 	sub := *cmd
 	sub.leftOut = []run.LeftOut{}
@@ -91,4 +85,18 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err
 		return err
 	}
 	return sub.runOne(ctx, a, tester)
+}
+
+// checkHarness checks --harness for a directory of tasks, or for a pack, which may have tester files of its own.
+func (cmd *runCmd) checkHarness(isPack bool) error {
+	agents := joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name })
+	known := fmt.Sprintf("%s, %s, %s, %s", standin.Reference, standin.Empty, testerfile.HarnessCommand, agents)
+	if cmd.Harness == "" || !isPack && !slices.Contains(strings.Split(known, ", "), cmd.Harness) {
+		return fmt.Errorf("%w: --harness says what runs, and has to be one of %s", errUsage, known)
+	}
+	ownCommand := func(set string) bool { return strings.HasPrefix(set, "harness.config.command=") }
+	if cmd.Harness == testerfile.HarnessCommand && !isPack && !slices.ContainsFunc(cmd.Set, ownCommand) {
+		return fmt.Errorf("%w: --harness command runs what --set harness.config.command='COMMAND' says, in each task's workspace; the task is in $SBENCH_TASK_FILE", errUsage)
+	}
+	return nil
 }
