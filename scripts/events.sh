@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# events.sh: functions that choose tests and record how they end. Sourced by the scripts that run
+# events.sh: functions that choose tests, wait, and record how tests end. Sourced by the scripts that run
 # tests, in the root of the repository.
 #
 # SBENCH_TEST_EVENTS is a directory. Each file in it has events as test2json writes them, one a
@@ -34,6 +34,15 @@ verdicts() {
 			for (row in rows)
 				printf "| %s | %d | %d | %d | %d | %d |\n", row, count[row, "sealed"], count[row, "contrasted"], count[row, "executed"], count[row, "failed"], count[row, "other"] | "sort"
 		}'
+}
+
+# wait_for COMMAND... runs it until it succeeds, for five minutes: a machine can be busy, or emulated.
+wait_for() {
+	local deadline=$((SECONDS + 300))
+	until "$@"; do
+		[ "$SECONDS" -lt "$deadline" ] || return 1
+		sleep 0.1
+	done
 }
 
 suite_table=scripts/suites

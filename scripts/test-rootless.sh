@@ -30,15 +30,6 @@ sbench="" # the program; set by main
 
 say() { printf 'rootless: %s\n' "$*" >&2; }
 
-# wait_for COMMAND... runs it until it succeeds, for five minutes: the machine can be busy.
-wait_for() {
-	local deadline=$((SECONDS + 300))
-	until "$@"; do
-		[ "$SECONDS" -lt "$deadline" ] || return 1
-		sleep 0.02
-	done
-}
-
 # make_user sets dir to a directory that holds all that the user has.
 make_user() {
 	dir="$(mktemp -d /var/tmp/sbench.XXXXXX)"

@@ -18,6 +18,8 @@ readonly path="$payload/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 readonly smoke="$payload/tree/benchmarks/terminal-task-smoke"
 readonly work=/var/lib/hosts # logs, and packs of our own
 export PATH="$path" LC_ALL=C.UTF-8
+# shellcheck source-path=SCRIPTDIR source=../events.sh
+. "$payload/tree/scripts/events.sh"
 
 who="" # root or u; home, state, directory, out and ids are that user's
 home=""
@@ -74,15 +76,6 @@ step() {
 }
 
 detail() { printf '%s\n' "$*" >>"$work/detail"; }
-
-# wait_for COMMAND... runs it until it succeeds, for five minutes: machines are emulated.
-wait_for() {
-	local deadline=$((SECONDS + 300))
-	until "$@"; do
-		[ "$SECONDS" -lt "$deadline" ] || return 1
-		sleep 0.2
-	done
-}
 
 # records FILE EXPRESSION prints a Python expression over r, the list of records.
 records() {
