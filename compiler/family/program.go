@@ -313,8 +313,12 @@ func placed(code, starter, name string) string {
 	if slices.Contains(binds, name) {
 		return code
 	}
+	indent := "    "
 	if methods := method.FindAllStringSubmatchIndex(starter, -1); len(methods) > 0 {
 		m := methods[len(methods)-1]
+		if strings.Contains("\n"+starter, "\nclass "+name) {
+			indent += starter[m[2]:m[3]]
+		}
 		if slices.Contains(binds, starter[m[4]:m[5]]) {
 			return starter[:m[0]] + margin.ReplaceAllString(strings.Trim(code, "\n"), starter[m[2]:m[3]]+"$1") + "\n"
 		}
@@ -322,13 +326,12 @@ func placed(code, starter, name string) string {
 	if m := regexp.MustCompile(`(?m)^class[ \t]+(\w+).*\n(?:(?:[ \t].*)?\n)*?[ \t]+(?:async[ \t]+)?def[ \t]+` + name + `\b`).FindStringSubmatch(code); m != nil {
 		return strings.TrimRight(code, "\n") + "\n" + name + " = " + m[1] + "()." + name + "\n"
 	}
-	return strings.TrimRight(starter, " \t\n") + "\n" + indented(code)
+	return strings.TrimRight(starter, " \t\n") + "\n" + indented(code, indent)
 }
 
 // indented returns the body of a function after restoring lost indentation: of the first line, or of all
 // lines if other lines show that they lost theirs.
-func indented(body string) string {
-	const indent = "    "
+func indented(body, indent string) string {
 	lines := strings.Split(strings.Trim(body, "\n"), "\n")
 	if strings.TrimLeft(lines[0], " \t") != lines[0] {
 		return strings.Join(lines, "\n") + "\n"
