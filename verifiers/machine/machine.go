@@ -131,6 +131,10 @@ var (
 	// modulePath matches a directory of a Python, one in it in which that looks for modules, and
 	// the path of a module there.
 	modulePath = regexp.MustCompile(`(?:^|/)lib(?:32|64)?/python3[0-9.]*/(lib-dynload/|(?:site|dist)-packages/)?(.*)$`)
+	// headers and perlModules match what C compilers and Perl search before other directories: the directory of a compiler,
+	// and a name in it.
+	headers     = regexp.MustCompile(`^(?:(usr/lib/gcc/[^/]+/[^/]+/include|usr/include/(?:[^/]+-linux-[^/]+/)?c\+\+/[^/]+)|usr/local/include(?:/[^/]+-linux-[^/]+)?|usr/include/[^/]+-linux-[^/]+)/(.+)$`)
+	perlModules = regexp.MustCompile(`^()usr/(?:local/)?(?:share|lib(?:/[^/]+)?)/perl(?:5?/(?:[0-9.]+/)?|-base/)(.+)$`)
 	// codeByName are files that are loaded because of where they are: hooks of Python's start,
 	// plug-ins of the C library, and libraries for certain processors (ld.so(8)).
 	codeByName = regexp.MustCompile(`(^|/)(glibc-hwcaps|gconv)(/|$)|/libnss_[^/]*$|\.(pth|egg-link)$|(^|/)((site|user)customize(\.[^/]*)?|pyvenv\.cfg|pybuilddir\.txt|python3[0-9.]*\.(_pth|zip))(/|$)`)
@@ -382,20 +386,23 @@ func (t *trust) shadows(p string) bool {
 	return t.has(dir, moduleOf(name)) // of two files with one name, which is found depends on their endings
 }
 
-// later reports whether a C header or a module of Perl is in a directory that is searched first, and
-// the image has one of the name in a directory that is searched later.
+// later reports whether a C header or a module of Perl may be found in place of one of the image's with its name,
+// which is in another directory. Only the image's compilers count.
 func (t *trust) later(p string) bool {
 	for _, search := range []struct {
 		first *regexp.Regexp
-		later []string
+		other []string
 	}{
-		{regexp.MustCompile(`^usr/local/include/(.+)$`), []string{"usr/include", "usr/include/*"}},
-		{regexp.MustCompile(`^usr/local/(?:share|lib(?:/[^/]+)?)/perl5?/(?:[0-9.]+/)?(.+)$`), []string{"usr/share/perl5", "usr/share/perl/*", "usr/lib/*/perl5/*", "usr/lib/*/perl/*", "usr/lib/*/perl-base"}},
+		{headers, []string{"usr/include", "usr/include/*", "usr/lib/gcc/*/*/include"}},
+		{perlModules, []string{"usr/share/perl5", "usr/share/perl/*", "usr/lib/*/perl5/*", "usr/lib/*/perl/*", "usr/lib/*/perl-base"}},
 	} {
 		m := search.first.FindStringSubmatch(p)
-		for _, pattern := range search.later {
+		if m == nil || m[1] != "" && !t.exists(m[1]) {
+			continue
+		}
+		for _, pattern := range search.other {
 			dirs, _ := fs.Glob(t.image.FS(), pattern) // the patterns are well formed
-			if m != nil && slices.ContainsFunc(dirs, func(dir string) bool { return t.exists(path.Join(dir, m[1])) }) {
+			if slices.ContainsFunc(dirs, func(dir string) bool { return t.exists(path.Join(dir, m[2])) }) {
 				return true
 			}
 		}

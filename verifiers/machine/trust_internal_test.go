@@ -57,7 +57,7 @@ func TestTrust(t *testing.T) {
 		"usr/lib/python3.11/os.py", "usr/lib/python3.11/json/__init__.py", "usr/lib/python3.11/lib-dynload/_ssl.cpython-311-x86_64-linux-gnu.so",
 		"usr/lib/python3.11/sitecustomize.py -> /etc/python3.11/sitecustomize.py", "etc/python3.11/sitecustomize.py",
 		"usr/lib/python3/dist-packages/pytest/__init__.py", "usr/lib/python3/dist-packages/six.py", "usr/lib/x86_64-linux-gnu/libc.so.6",
-		"usr/local/lib/", "usr/include/assert.h", "usr/include/x86_64-linux-gnu/sys/types.h", "usr/share/perl/5.36.0/strict.pm", "usr/lib/x86_64-linux-gnu/perl-base/List/Util.pm", "etc/passwd", "etc/nsswitch.conf", "root/.bashrc", "opt/tool -> tool-1", "opt/tool-1/bin/run", "opt/py/bin/python3.12", "opt/py/lib/python3.12/os.py", "opt/py/etc/rc",
+		"usr/local/lib/", "usr/include/assert.h", "usr/include/x86_64-linux-gnu/sys/types.h", "usr/lib/gcc/x86_64-linux-gnu/12/include/stddef.h", "usr/include/c++/12/cassert", "usr/share/perl/5.36.0/strict.pm", "usr/lib/x86_64-linux-gnu/perl-base/List/Util.pm", "etc/passwd", "etc/nsswitch.conf", "root/.bashrc", "opt/tool -> tool-1", "opt/tool-1/bin/run", "opt/py/bin/python3.12", "opt/py/lib/python3.12/os.py", "opt/py/etc/rc",
 		"usr/local/bin/python3.12 -> /opt/py/bin/python3.12", "srv/"))
 	must.Do(t, err)
 	defer func() { _ = image.Close() }()
@@ -65,7 +65,7 @@ func TestTrust(t *testing.T) {
 		must.Do(t, unix.Mkfifo(filepath.Join(image.Name(), pipe), 0o644))
 	}
 	seen := []string{
-		"usr/local/include/mine.h", "usr/local/include/sys/mine.h", "usr/include/mine.h", "usr/local/share/perl/5.36.0/Mine.pm", "etc/passwd", "etc/new.conf", "usr/bin/new", "usr/local/bin/upper", "usr/local/lib/libanswer.so", "usr/lib/x86_64-linux-gnu/libnew.so.1", "tmp/x", "srv/json.py", "srv/model.pth",
+		"usr/local/include/mine.h", "usr/local/include/sys/mine.h", "usr/include/mine.h", "usr/include/x86_64-linux-gnu/mine.h", "usr/include/mine/assert.h", "usr/lib/gcc/x86_64-linux-gnu/13/include/assert.h", "usr/share/perl5/Mine.pm", "usr/local/share/perl/5.36.0/Mine.pm", "etc/passwd", "etc/new.conf", "usr/bin/new", "usr/local/bin/upper", "usr/local/lib/libanswer.so", "usr/lib/x86_64-linux-gnu/libnew.so.1", "tmp/x", "srv/json.py", "srv/model.pth",
 		"usr/local/lib/python3.11/dist-packages/greet/__init__.py", "usr/local/lib/python3.11/dist-packages/greet-1.dist-info/entry_points.txt",
 		"usr/lib/python3.11/distutils/core.py", "usr/lib/python3.13/os.py", "opt/venv/bin/python3 -> /usr/bin/python3", "opt/venv/pyvenv.cfg", "root/notes", "home/ada/.ssh/authorized_keys",
 		"root/.local/lib/python3.11/site-packages/x/__init__.py", "usr/local/lib/python3.11/dist-packages/pip/__init__.py", "usr/share/doc/x", "var/lib/dpkg/status", "opt/venv/lib/python3.11/site-packages/x.pth", "etc/profile.d/asked.sh",
@@ -82,7 +82,9 @@ func TestTrust(t *testing.T) {
 		"opt/py/bin/python3.12", "opt/py/lib/python3.12/os.py", "tests/test_outputs.py", "opt/sbench/python/sitecustomize.py", "nvidia/libc.so.6",
 		"usr/bin/lib/python3.11/os.py", "usr/bin/Modules/Setup.local", "usr/local/lib/python3.11/dist-packages/msvcrt.py", "usr/local/lib/python3.11/dist-packages/org/__init__.py",
 		"usr/local/lib/python3.11/dist-packages/f-1.dist-info -> /opt/x", "usr/local/lib/python3.11/dist-packages/f-1.dist-info/entry_points.txt -> /opt/x", "usr/lib/python3.11/new -> /opt/x",
-		"usr/include/assert.h", "usr/include/x86_64-linux-gnu/sys/types.h", "usr/local/include/assert.h", "usr/local/include/sys/types.h", "usr/local/include/sys -> /opt/x", "usr/local/share/perl/5.36.0/strict.pm", "usr/local/lib/x86_64-linux-gnu/perl/5.36.0/List/Util.pm",
+		"usr/include/assert.h", "usr/include/x86_64-linux-gnu/sys/types.h", "usr/local/include/assert.h", "usr/local/include/sys/types.h", "usr/local/include/sys -> /opt/x",
+		"usr/include/x86_64-linux-gnu/assert.h", "usr/local/include/x86_64-linux-gnu/assert.h", "usr/lib/gcc/x86_64-linux-gnu/12/include/assert.h", "usr/include/c++/12/assert.h", "usr/share/perl5/strict.pm", "usr/lib/x86_64-linux-gnu/perl5/5.36/List/Util.pm", "usr/lib/x86_64-linux-gnu/perl-base/strict.pm",
+		"usr/local/share/perl/5.36.0/strict.pm", "usr/local/lib/x86_64-linux-gnu/perl/5.36.0/List/Util.pm",
 		"usr/local/sbin/run-candidate", "usr/local/bin/uv", "etc/ld-musl-x86_64.path", "usr/lib/python3.12/os.py", "opt/py/etc/rc",
 	}
 	check := func(names []string, want bool) {
