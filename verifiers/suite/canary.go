@@ -46,11 +46,18 @@ func brokenText(f contrast.File) string {
 			return goTest.ReplaceAllString(f.Text, "$0 defer $1.Error(\""+why+"\");")
 		}
 		return f.Text + "\nfunc init() { panic(\"" + why + "\") }\n"
+	case ".rs":
+		if rustTest.MatchString(f.Text) {
+			return rustTest.ReplaceAllString(f.Text, "$0 struct End; impl Drop for End { fn drop(&mut self) { if !std::thread::panicking() { panic!(\""+why+"\") } } } let _end = End;")
+		}
 	case ".txt", ".rst", ".md": // a doctest, or a text that is compared
 		return f.Text + "\n>>> raise AssertionError('" + why + "')\n"
 	case ".c", ".cc", ".cpp", ".cxx":
 		if strings.Contains(f.Text, "main(") {
 			return "#define main tested_main\n" + f.Text + "\n#undef main\n#include <stdio.h>\nint main(int argc, char **argv) { if (freopen(\"/dev/null\", \"w\", stdout)) ((int (*)(int, char **))tested_main)(argc, argv); return 1; }\n"
+		}
+		if cTest.MatchString(f.Text) { // a program has its main in another file
+			return endsC + cTest.ReplaceAllString(f.Text, "$0 "+endC)
 		}
 	}
 	return brokenData
@@ -68,6 +75,18 @@ func beginning(text, line string) string {
 // goTest matches the beginning of a test function. Each fails, since what candidates add can keep tests from running.
 var goTest = regexp.MustCompile(`(?m)^func Test\w*\(([a-zA-Z]\w*) \*testing\.T\) \{`)
 
+// rustTest matches the beginning of a test function.
+var rustTest = regexp.MustCompile(`#\[(?:\w+::)*test\b[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub\s+)?(?:async\s+)?fn\s+\w+\(\)[^{;]*\{`)
+
+// cTest matches the beginning of a function that is named like a test, or that a macro of that name makes.
+var cTest = regexp.MustCompile(`(?mi)^(?:[\w:*]+[ \t*]+)*\w*(?:test|spec|check)\w*[ \t]*\((?:[^;{}()]|\([^;{}()]*\))*\)\s*\{`)
+
+// endsC declares what endC, at the beginning of a function, calls at its end.
+const (
+	endsC = "static void this_test_has_to_fail(int *end) { (void)end; __builtin_trap(); }\n"
+	endC  = "__attribute__((cleanup(this_test_has_to_fail))) int end_of_test = 0;"
+)
+
 var programEnd = regexp.MustCompile(`(?m)^__(?:END|DATA)__\r?$`)
 
 // ending returns a script of Perl or Ruby with a line after all that is run of it.
@@ -80,10 +99,10 @@ func ending(text, line string) string {
 }
 
 // IsCode reports whether a file is a program that fails if it is broken, whatever it is run for. Data may be a
-// candidate's input, and a shell script may end before what is put at its end.
+// candidate's input, a shell script may end before what is put at its end, and a program may lack a file in C without main.
 func IsCode(f contrast.File) bool {
-	ext := strings.ToLower(path.Ext(f.Path))
-	return isPython(f) || brokenText(f) != brokenData && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)
+	ext, text := strings.ToLower(path.Ext(f.Path)), brokenText(f)
+	return isPython(f) || text != brokenData && !strings.HasPrefix(text, endsC) && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)
 }
 
 // isPython reports whether a file is a program in Python, by its name or its first line.

@@ -16,6 +16,9 @@ func TestBrokenText(t *testing.T) {
 		{"ruby with data", "a_test.rb", "DATA.each { |l| check(l) }\n__END__\n1\n", "$stdout.reopen(File::NULL)\nDATA.each { |l| check(l) }\n\nraise 'this test has to fail'\n__END__\n1\n"},
 		{"go", "a_test.go", "func TestA(t *testing.T) {\n\tf(t)\n}\n", "func TestA(t *testing.T) { defer t.Error(\"this test has to fail\");\n\tf(t)\n}\n"},
 		{"go without tests", "a.go", "package a\n", "package a\n\nfunc init() { panic(\"this test has to fail\") }\n"},
+		{"c without main", "unit/test_a.c", "#include \"a.h\"\nstatic int half(int n) {\n\treturn n / 2;\n}\nvoid test_a(void) { assert(half(a()) == 1); }\nTEST(A, b)\n{\n\treturn;\n}\n", endsC + "#include \"a.h\"\nstatic int half(int n) {\n\treturn n / 2;\n}\nvoid test_a(void) { " + endC + " assert(half(a()) == 1); }\nTEST(A, b)\n{ " + endC + "\n\treturn;\n}\n"},
+		{"c without tests", "unit/table.c", "int table[] = {1, 2};\n", "exit 1\n"},
+		{"rust", "tests/a.rs", "fn help() {}\n#[test]\n#[ignore]\nfn adds() {\n    assert_eq!(add(1, 2), 3);\n}\n", "fn help() {}\n#[test]\n#[ignore]\nfn adds() { struct End; impl Drop for End { fn drop(&mut self) { if !std::thread::panicking() { panic!(\"this test has to fail\") } } } let _end = End;\n    assert_eq!(add(1, 2), 3);\n}\n"},
 		{"unknown", "a.zig", "test {}", "exit 1\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
