@@ -141,26 +141,35 @@ class File:
         values = self.known.get((self.home(name), name.id), [])
         return [] if None in values else values
 
-    def rows(self, table, seen=()):
-        if isinstance(table, ast.Name) and table.id not in seen:
-            return [row for value in self.values(table) for row in self.rows(value, seen + (table.id,))]
+    def rows(self, table):
         if isinstance(table, ast.Call) and called(table) == "items" and isinstance(table.func, ast.Attribute):
-            return self.rows(table.func.value, seen)
-        if isinstance(table, ast.Dict):
-            return [ast.Tuple([k, v]) for k, v in zip(table.keys, table.values) if k is not None]
-        return table.elts if isinstance(table, (ast.List, ast.Tuple, ast.Set)) else []
+            table = table.func.value
+        return [row for t in self.stands(table) for row in
+                ([ast.Tuple([k, v]) for k, v in zip(t.keys, t.values) if k is not None] if isinstance(t, ast.Dict) else getattr(t, "elts", ()))]
 
-    def resolve(self, node, seen=()):
+    def resolve(self, node):
         """The literals that an expression stands for."""
-        if self.plain(node):
-            return [node]
-        if isinstance(node, ast.Subscript):  # another key would be missed, whatever the answer
-            return [w for v in self.resolve(node.value, seen) for w in (v.values if isinstance(v, ast.Dict) else [v])]
-        if isinstance(node, ast.Name) and node not in seen:
-            return [w for v in self.values(node) for w in self.resolve(v, seen + (node,))]
-        if isinstance(node, ast.Call) and called(node) in HOLDERS and node.args and not node.keywords:
-            return self.resolve(node.args[0], seen)
-        return []
+        return [n for n in self.stands(node, HOLDERS) if self.plain(n)]
+
+    def stands(self, node, through=(), seen=()):
+        """What an expression stands for, also as the argument of a call of a name in through."""
+        if isinstance(node, ast.Subscript):
+            return [w for v in self.stands(node.value, (), seen) for i in self.items(v, node.slice) for w in self.stands(i, through, seen)]
+        if isinstance(node, ast.Name) and self.values(node):
+            return [] if node in seen else [w for v in self.values(node) for w in self.stands(v, through, seen + (node,))]
+        if isinstance(node, ast.Call) and called(node) in through and node.args and not node.keywords:
+            return self.stands(node.args[0], through, seen)
+        return [node]
+
+    def items(self, table, key):
+        """What a table has at a key or, if that is not known, at any: another key would be missed, whatever the answer."""
+        if not isinstance(table, (ast.Dict, ast.List, ast.Tuple)) or table not in self.parents:
+            return [table]
+        try:
+            at = ast.literal_eval(key)
+            return [table.values[[ast.literal_eval(k) for k in table.keys].index(at)] if isinstance(table, ast.Dict) else table.elts[at]]
+        except (ValueError, TypeError, IndexError):
+            return table.values if isinstance(table, ast.Dict) else [table]
 
     # What tests assert.
 
@@ -237,12 +246,23 @@ class File:
 
     def taken(self, at, literals):
         """Whether the test does more with values than compare them: the candidate may get them, and its answers change, too."""
-        own = {self.function(n) for n in [at] + literals}
-        names = [key for literal in literals for n in [*self.above(literal), *ast.walk(literal)] for key in self.bound.get(n, ())]
-        return any(self.function(n) in own and not self.compares(n) for key in names for n in self.loads.get(key, ()))
+        own, known = {self.function(n) for n in [at] + literals}, 0
+        parts = {n for literal in literals for n in [*self.above(literal), *ast.walk(literal)]}
+        while len(parts) > known:  # there are expressions with these values whose names have not been followed
+            known = len(parts)
+            for n in [n for part in parts for key in self.bound.get(part, ()) for n in self.loads.get(key, ()) if self.function(n) in own]:
+                item = n
+                while isinstance(self.parents[item], ast.Subscript) and self.parents[item].value is item:
+                    item = self.parents[item]
+                if parts.intersection(self.stands(item)):
+                    if not self.compares(n):
+                        return True
+                    parts.update(self.above(item))
+        return False
 
     def compares(self, n):
-        """Whether a name only stands in an assertion, a print, a helper's call, a table or a loop's head, and not in the candidate's call."""
+        """Whether a name only stands in an assertion, a print, a helper's call, a table, a loop's head or what another name
+        gets, and not in the candidate's call."""
         below = n
         for a in self.above(n):
             if isinstance(a, ast.Call) and below is not a.func:
@@ -251,7 +271,7 @@ class File:
                 if any(isinstance(f, ast.Name) and f.id not in self.foreign for f in ast.walk(a.func)):
                     return False
             if isinstance(a, ast.stmt):
-                return isinstance(a, (ast.Assert, ast.If, ast.For) + FUNCTIONS)
+                return isinstance(a, (ast.Assert, ast.If, ast.For) + FUNCTIONS) or isinstance(a, ast.Assign) and any(b in self.bound for b in self.above(n))
             below = a
 
     def question(self, n):
