@@ -175,7 +175,7 @@ main() {
 	printf '#!/bin/bash\ncp -- "$1" . && exec %s "./${1##*/}" "${@:2}"\n' "${become[*]@Q} SBENCH_TEST_DIR='$dir/home/test'" >"$dir/as-user"
 	chmod 755 "$dir/as-user"
 	sbench="$dir/src/bin/sbench"
-	run=("$sbench" --allow-degraded "memory,pids,cpu" run --quiet
+	run=("$sbench" --allow-degraded "memory,pids,cpu" run --progress none
 		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir)
 	cd "$dir" # the user may not see the repository
 	if [ "${1:-}" = --short ]; then

@@ -208,7 +208,7 @@ func agreeingPack(t *testing.T, files map[string]string) string {
 func runNowhere(t *testing.T, dir string) (code int, said string) {
 	t.Helper()
 	return saying(t, "--address", filepath.Join(dir, "no.sock"), "--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"),
-		"run", "--config", filepath.Join(dir, "tester.yaml"), "--output-dir", filepath.Join(dir, "out"), "--quiet")
+		"run", "--config", filepath.Join(dir, "tester.yaml"), "--output-dir", filepath.Join(dir, "out"), "--progress=none")
 }
 
 // saying executes a command line and returns its exit code and all that it printed.

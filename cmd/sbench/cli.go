@@ -189,12 +189,12 @@ func (a *app) openSite(ctx context.Context, plan run.Plan, base run.Site) (run.S
 
 // progress returns the function that shows the events of a run on standard error; nil to show none. The caller calls it
 // before anything is written to standard error.
-func (a *app) progress(f progressFlags, also ...run.Kind) func(run.Event) {
-	if f.quiet() {
+func (a *app) progress(format progress.Format, also ...run.Kind) func(run.Event) {
+	if format == progress.None {
 		return nil
 	}
 	if a.display == nil {
-		a.display = progress.New(a.stderr, f.Progress)
+		a.display = progress.New(a.stderr, format)
 		a.stderr = a.display
 		a.interrupts.SetOutput(a.display)
 	}

@@ -21,7 +21,7 @@ func TestCommandLinesTellNothing(t *testing.T) {
 	checker := fmt.Sprintf(`test %s != x && python3 -c "import time; time.sleep(2)" %s`, hidden, mark)
 	service := fmt.Sprintf(`"eval": {"services": [{"command": "test %s != x && sleep 9 && true", "ready": "test %s != x"}], `, hidden, hidden)
 	tester := writePack(t, pack, strings.Replace(taskRow("one", checker, ""), `"eval": {`, service, 1), "harness: {type: command, env: [TOKEN], config: {command: [sh, -c, 'test -n \"$TOKEN\"']}}\n")
-	cmd := exec.Command("sbench", "run", tester, "-o", filepath.Join(pack, "out"), "--quiet")
+	cmd := exec.Command("sbench", "run", tester, "-o", filepath.Join(pack, "out"), "--progress=none")
 	cmd.Env = append(h.env, "TOKEN="+secret)
 	must.Do(t, cmd.Start())
 	must.Await(t, "the checker's program", func() bool { return strings.Contains(commandLines(t), mark) })

@@ -32,7 +32,7 @@ for url in ("https://evil.invalid/", "http://evil.invalid/?q=secret", "https://a
     except Exception as e: print(url, e)
 P`)
 	output := filepath.Join(h.dir, "out")
-	h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
+	h.sbench(0, "run", "--progress=none", "--config", tester, "--output-dir", output)
 	records := map[string]record.Record{}
 	for _, r := range recordsOf(t, output) {
 		records[r.TaskID] = r
@@ -67,7 +67,7 @@ func TestKilledWayOut(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
 	tester := h.egressPack("sleep 3000; : " + h.mark("way-out"))
-	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--task", "open", "--output-dir", filepath.Join(h.dir, "out"))
+	cmd := exec.Command("sbench", "run", "--progress=none", "--config", tester, "--task", "open", "--output-dir", filepath.Join(h.dir, "out"))
 	cmd.Env = h.env
 	must.Do(t, cmd.Start())
 	h.await("way-out")

@@ -89,18 +89,7 @@ type jsonFlag struct {
 // progressFlags say how the progress of attempts is shown.
 type progressFlags struct {
 	Progress progress.Format `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error. plain: lines. json: an object for each event. none: nothing. auto: plain, and on a terminal a bar below the lines."`
-	Quiet    bool            `short:"q" help:"The same as --progress none."`
 }
-
-// check returns an error for flags that contradict each other.
-func (f progressFlags) check() error {
-	if f.Quiet && f.Progress != progress.Auto && f.Progress != progress.None {
-		return fmt.Errorf("%w: --quiet and --progress %s contradict each other", errUsage, f.Progress)
-	}
-	return nil
-}
-
-func (f progressFlags) quiet() bool { return f.Quiet || f.Progress == progress.None }
 
 // attemptFlags are the flags of commands that make attempts.
 type attemptFlags struct {

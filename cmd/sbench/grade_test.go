@@ -45,25 +45,25 @@ func TestGrade(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "out")
 	file := lines(t, "samples.jsonl", samples...)
-	expect(t, codeMeasured, "total=6 verification=complete verified=6 passed=3", "grade", "-c", tester, file, "-o", out, "--quiet")
+	expect(t, codeMeasured, "total=6 verification=complete verified=6 passed=3", "grade", "-c", tester, file, "-o", out, "--progress=none")
 	expect(t, codeMeasured, "", "verify", out)
 	for _, r := range recordsOf(t, out) {
 		if r.Provenance.Harness.Type != predictions.Type || r.NetworkEnabled || (r.Attempt == 1) != (r.VerificationStatus == record.Passed) {
 			t.Errorf("%s attempt %d: %s by %+v, network %v", r.TaskID, r.Attempt, r.VerificationStatus, r.Provenance.Harness, r.NetworkEnabled)
 		}
 	}
-	expect(t, codeMeasured, "total=6", "grade", "-c", tester, file, "-o", out, "--resume", "--quiet")
+	expect(t, codeMeasured, "total=6", "grade", "-c", tester, file, "-o", out, "--resume", "--progress=none")
 	again := filepath.Join(t.TempDir(), "again")
-	expect(t, codeMeasured, "verified=6 passed=3", "grade", "-c", tester, out, "-o", again, "--quiet")
+	expect(t, codeMeasured, "verified=6 passed=3", "grade", "-c", tester, out, "-o", again, "--progress=none")
 
-	code, stdout, stderr := sbench(t, "grade", "-c", tester, lines(t, "one.jsonl", samples[0]), "-o", filepath.Join(t.TempDir(), "one"), "--quiet")
+	code, stdout, stderr := sbench(t, "grade", "-c", tester, lines(t, "one.jsonl", samples[0]), "-o", filepath.Join(t.TempDir(), "one"), "--progress=none")
 	if code != codeMeasured || !strings.Contains(stdout, "verified=3 passed=1") || !strings.Contains(stderr, "2 of the selected tasks have no candidate") {
 		t.Errorf("one of three: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	untouched := filepath.Join(t.TempDir(), "untouched")
 	broken := filepath.Join(t.TempDir(), "broken.jsonl")
 	must.Do(t, os.WriteFile(broken, []byte("{\"task_id\": \"HumanEval/0\", \"completion\": \"x\"}\n{\"task_id\"\n"), 0o644))
-	code, _, stderr = sbench(t, "grade", "-c", tester, broken, "-o", untouched, "--quiet")
+	code, _, stderr = sbench(t, "grade", "-c", tester, broken, "-o", untouched, "--progress=none")
 	if _, err := os.Stat(untouched); code != codeUsage || !strings.Contains(stderr, "broken.jsonl:2: ") || err == nil {
 		t.Errorf("a broken line: exit code %d, %v\n%s", code, err, stderr)
 	}
@@ -102,7 +102,7 @@ func TestGradeTexts(t *testing.T) {
 		if source != predicted {
 			out = filepath.Join(t.TempDir(), "out")
 		}
-		expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", filepath.Join(dir, "tester.yaml"), source, "-o", out, "--quiet")
+		expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", filepath.Join(dir, "tester.yaml"), source, "-o", out, "--progress=none")
 	}
 }
 
@@ -111,17 +111,17 @@ func TestGradeWorkspaces(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	tester := setupPack(t, "useradd -m tool; echo one > /etc/setup")
 	left := filepath.Join(t.TempDir(), "left")
-	expect(t, codeMeasured, "passed=1", "run", tester, "-o", left, "--quiet")
+	expect(t, codeMeasured, "passed=1", "run", tester, "-o", left, "--progress=none")
 	out := filepath.Join(t.TempDir(), "out")
-	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", out, "--quiet")
+	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", out, "--progress=none")
 	expect(t, codeMeasured, "", "verify", out)
 	again := filepath.Join(t.TempDir(), "again")
-	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, left, "-o", again, "--quiet")
+	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, left, "-o", again, "--progress=none")
 	layers, err := filepath.Glob(filepath.Join(left, "workspaces", "*.tar.zst"))
 	must.Do(t, err)
 	must.Do(t, os.Remove(layers[0]))
-	expect(t, codeMeasured, "verified=1 passed=0", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", filepath.Join(t.TempDir(), "without"), "--quiet")
-	code, _, stderr := sbench(t, "grade", "-c", tester, left, "-o", filepath.Join(t.TempDir(), "gone"), "--quiet")
+	expect(t, codeMeasured, "verified=1 passed=0", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", filepath.Join(t.TempDir(), "without"), "--progress=none")
+	code, _, stderr := sbench(t, "grade", "-c", tester, left, "-o", filepath.Join(t.TempDir(), "gone"), "--progress=none")
 	if code == codeMeasured {
 		t.Errorf("without the layer of the record: exit code %d\n%s", code, stderr)
 	}

@@ -159,7 +159,7 @@ func TestKeepProcesses(t *testing.T) {
 				}
 			}
 			if name == "solved" {
-				expect(t, codeMeasured, "verification=pending", "grade", "-c", args[1], "-o", filepath.Join(t.TempDir(), "again"), "--quiet", out)
+				expect(t, codeMeasured, "verification=pending", "grade", "-c", args[1], "-o", filepath.Join(t.TempDir(), "again"), "--progress=none", out)
 			}
 		})
 	}

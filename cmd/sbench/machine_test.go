@@ -105,7 +105,7 @@ func TestMachineTasks(t *testing.T) {
 	t.Run("grade", func(t *testing.T) {
 		expect(t, codeMeasured, "", "verify", filepath.Join(out, "reference"))
 		again := filepath.Join(t.TempDir(), "again")
-		expect(t, codeMeasured, "passed="+count, "grade", "-c", tester, "-o", again, "--quiet", filepath.Join(out, "reference"))
+		expect(t, codeMeasured, "passed="+count, "grade", "-c", tester, "-o", again, "--progress=none", filepath.Join(out, "reference"))
 	})
 	for n := range 2 {
 		t.Run(fmt.Sprint("cheat ", n+1), func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestMachineTasks(t *testing.T) {
 			}
 			command := must.JSON(t, []string{"bash", "-c", script + "*) exit 9\n;;\nesac; exit 0"})
 			out := filepath.Join(t.TempDir(), "out")
-			expect(t, codeMeasured, "verified="+count+" passed=0", "run", tester, "-o", out, "--quiet", "--set", "harness.config.command="+string(command))
+			expect(t, codeMeasured, "verified="+count+" passed=0", "run", tester, "-o", out, "--progress=none", "--set", "harness.config.command="+string(command))
 			for _, r := range recordsOf(t, out) {
 				if !r.VerificationStatus.Scored() || r.FailurePhase != "verifier" || r.ProducerFailure != nil {
 					t.Errorf("%s: %s, %s in %s: %s", r.TaskID, r.VerificationStatus, r.FailureReason, r.FailurePhase, r.FailureMessage)
@@ -156,7 +156,7 @@ func TestSetup(t *testing.T) {
 	tester := setupPack(t, "useradd -m tool", stamp)
 	for range 2 {
 		out := filepath.Join(t.TempDir(), "out")
-		expect(t, codeMeasured, "passed=1", "run", tester, "-o", out, "--quiet")
+		expect(t, codeMeasured, "passed=1", "run", tester, "-o", out, "--progress=none")
 		expect(t, codeMeasured, "", "verify", out)
 		for _, changed := range []string{"/etc/setup", "/etc/answer"} {
 			expect(t, codeMeasured, changed, "show", out, "machine/setup")
@@ -166,7 +166,7 @@ func TestSetup(t *testing.T) {
 		"fails":        {"echo broken >&2; exit 3", "$.environment.setup: \"echo broken >&2; exit 3\": preparation failed: the command exited with code 3, and had no network"},
 		"reaches none": {"exec 3<>/dev/tcp/203.0.113.1/80", "$.environment.setup"},
 	} {
-		code, _, stderr := sbench(t, "run", setupPack(t, tt[0]), "--quiet")
+		code, _, stderr := sbench(t, "run", setupPack(t, tt[0]), "--progress=none")
 		if code != codeUsage || !strings.Contains(stderr, tt[1]) {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 		}
@@ -209,7 +209,7 @@ func bigMachine(t *testing.T, output string) []string {
 	t.Helper()
 	command := must.JSON(t, []string{"bash", "-c", "echo go > /etc/answer; head -c 100000000 /dev/urandom > /var/big"})
 	return []string{
-		"run", setupPack(t, "useradd -m tool; echo one > /etc/setup"), "--output-dir", output, "--quiet",
+		"run", setupPack(t, "useradd -m tool; echo one > /etc/setup"), "--output-dir", output, "--progress=none",
 		"--set", "harness.config.command=" + string(command),
 	}
 }

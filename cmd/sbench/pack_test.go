@@ -132,7 +132,7 @@ func TestPackTasks(t *testing.T) {
 		must.Do(t, os.WriteFile(filepath.Join(out, "hidden/old-form/tests/run-tests.sh"), []byte("#!/bin/sh\necho 1 passed in 0.01s\n"), 0o755))
 		must.Do(t, os.WriteFile(filepath.Join(out, "hidden/count-lines/solution/solve.sh"), []byte("echo 3 > count.txt\n"), 0o755))
 		must.Do(t, os.Rename(filepath.Join(out, "hidden/script-only/solution/solve.sh"), filepath.Join(out, "hidden/script-only/solution/other.sh")))
-		code, stdout, stderr := sbench(t, "pack", "check", "--set", "verification.allowed_domains=[]", "--quiet", out)
+		code, stdout, stderr := sbench(t, "pack", "check", "--set", "verification.allowed_domains=[]", "--progress=none", out)
 		want := `"count-lines": reference failed checker_failed
 "script-only": reference failed reference_missing
 "old-form": empty passed although it solves nothing
@@ -227,7 +227,7 @@ checked 2 task(s): reference passed 0, empty passed 0, 10 hostile candidate(s) t
 				must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f.Name)), 0o755))
 				must.Do(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
 			}
-			code, stdout, stderr := sbench(t, "pack", "check", "--quiet", filepath.Join(dir, test.arg))
+			code, stdout, stderr := sbench(t, "pack", "check", "--progress=none", filepath.Join(dir, test.arg))
 			if code != codeUsage || stdout != test.want {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
@@ -354,7 +354,7 @@ func TestPackSWEBench(t *testing.T) {
 		gold = append(gold, map[string]any{"instance_id": row["instance_id"], "model_patch": row["patch"], "model_name_or_path": "gold"})
 	}
 	expect(t, codeMeasured, "verified=3 passed=3", "grade", "-c", filepath.Join(pack, "tester-command.yaml"), lines(t, "gold.jsonl", gold...),
-		"-o", filepath.Join(t.TempDir(), "gold"), "--quiet")
+		"-o", filepath.Join(t.TempDir(), "gold"), "--progress=none")
 }
 
 // TestPackRewards: a reward counts only if a run of the tests explains it. Each "solution" cheats.
@@ -398,7 +398,7 @@ func TestPackRewards(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "pack")
 	expect(t, codeMeasured, "imported 11", "pack", "import", "--out", out, "harbor", source)
 	records := filepath.Join(t.TempDir(), "records")
-	expect(t, codeUsage, "checked 11 task(s): reference passed 1, empty passed 0", "pack", "check", "--quiet", "--output-dir", records, out)
+	expect(t, codeUsage, "checked 11 task(s): reference passed 1, empty passed 0", "pack", "check", "--progress=none", "--output-dir", records, out)
 	text := must.Read(t, filepath.Join(records, "reference", "candidates.jsonl"))
 	for name, reason := range map[string]string{
 		"another-reward": "checker_failed", "left-behind": "passes_broken_tests", "killed": "checker_failed", "a-link": "(no_reward|checker_failed)", "no-number": "no_reward",

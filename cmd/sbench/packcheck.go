@@ -31,10 +31,10 @@ type packCheckCmd struct {
 
 // Run makes all runs. The exit code for a pack that does not measure anything is 2, as for an invalid one.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
-	if err := errors.Join(cmd.check(), notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs)); err != nil {
+	if err := errors.Join(notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs)); err != nil {
 		return err
 	}
-	show := a.progress(cmd.progressFlags)
+	show := a.progress(cmd.Progress)
 	in, err := cmd.load(a)
 	if err != nil {
 		return err

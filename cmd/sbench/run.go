@@ -97,7 +97,7 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	if cmd.ShowCommandOutput {
 		also = append(also, run.SandboxCommand, run.SandboxResult)
 	}
-	show := a.progress(cmd.progressFlags, also...)
+	show := a.progress(cmd.Progress, also...)
 	in, env, err := cmd.load(ctx, a, source)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (in ru
 	if cmd.EnvFile != "" && !cmd.runsHarness() {
 		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
 	}
-	if err = errors.Join(err, cmd.check(), notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
+	if err = errors.Join(err, notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
 		return in, nil, err
 	}
 	if in, err = loadTester(a, source); err == nil {
@@ -273,7 +273,7 @@ func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir strin
 		source.Require(cmd.Require)
 		r = report.Summarize([]*report.Source{source}).Runs[0]
 	}
-	if err == nil && cmd.Progress != progress.JSON && !cmd.quiet() { // the last JSON event has the summary
+	if err == nil && cmd.Progress != progress.JSON && cmd.Progress != progress.None { // the last JSON event has the summary
 		err = errors.Join(text.WriteOutcome(a.stderr, r, source), text.WriteNext(a.stderr, s, r, os.Args[1:], dir, pack.StandIn(dir)))
 	}
 	if cmd.JSON {

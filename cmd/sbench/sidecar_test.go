@@ -55,7 +55,7 @@ func TestSidecars(t *testing.T) {
 			if tt.status == "error" {
 				code = codeInfrastructure
 			}
-			_, _ = h.sbench(code, "run", sidecarPack(t, tt.sidecar, tt.script), "-o", out, "--quiet")
+			_, _ = h.sbench(code, "run", sidecarPack(t, tt.sidecar, tt.script), "-o", out, "--progress=none")
 			h.sbench(codeMeasured, "verify", out)
 			for _, r := range recordsOf(t, out) {
 				if string(r.VerificationStatus) != tt.status || !strings.Contains(r.FailureMessage, tt.message) || r.Sidecars["web"] != r.ImageID {

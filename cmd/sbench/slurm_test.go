@@ -227,7 +227,7 @@ func (c *cluster) verdicts(t *testing.T) {
 	c.sbench(0, append([]string{"pack", "import", "--out", dir, "humaneval"}, problems...)...)
 	tester, out := filepath.Join(dir, "tester-command.yaml"), filepath.Join(dir, "shards")
 	_, id := c.submit(out, tester, "--shards", "4", "--output-dir", out, "--", "--harness", "reference")
-	c.sbench(0, "run", tester, "--output-dir", filepath.Join(dir, "whole"), "--harness", "reference", "--quiet")
+	c.sbench(0, "run", tester, "--output-dir", filepath.Join(dir, "whole"), "--harness", "reference", "--progress=none")
 	c.merged(t, out, id, count)
 	if one, all := recorded(t, filepath.Join(dir, "whole")), recorded(t, filepath.Join(out, "merged")); !slices.Equal(one, all) {
 		t.Errorf("one run: %v\nshards: %v", one, all)

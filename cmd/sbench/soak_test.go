@@ -75,7 +75,7 @@ func TestSoakResumed(t *testing.T) {
 	tester := h.fortyTasks()
 	before := h.runs()
 	calm := filepath.Join(h.dir, "calm")
-	h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", calm, "--jobs", "8")
+	h.sbench(0, "run", "--progress=none", "--config", tester, "--output-dir", calm, "--jobs", "8")
 	want := verdicts(t, calm)
 	if len(want) != 40 {
 		t.Fatalf("%d verdicts", len(want))
@@ -103,7 +103,7 @@ func TestSoakResumed(t *testing.T) {
 // disturbed resumes a run, signals it after a while unless it is last, and reports whether it ended by itself.
 func (h testHost) disturbed(tester, output string, wait time.Duration, signal syscall.Signal, last bool) bool {
 	h.t.Helper()
-	cmd := exec.Command("sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
+	cmd := exec.Command("sbench", "run", "--progress=none", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
 	cmd.Env = h.env
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
@@ -134,7 +134,7 @@ func TestSmallDisk(t *testing.T) {
 	must.Do(t, syscall.Mount("none", disk, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { must.Do(t, syscall.Unmount(disk, 0)) })
 	output := filepath.Join(disk, "out")
-	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", output, "--jobs", "4")
+	cmd := exec.Command("sbench", "run", "--progress=none", "--config", tester, "--output-dir", output, "--jobs", "4")
 	cmd.Env = h.env
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != codeInfrastructure || !strings.Contains(string(out), "no space left on device") {
@@ -142,7 +142,7 @@ func TestSmallDisk(t *testing.T) {
 	}
 	h.sbench(0, "verify", output) // no line is torn
 	must.Do(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
-	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
+	h.sbench(0, "run", "--progress=none", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
 	must.Equal(t, calmVerdicts(), countVerdicts(t, output))
 	h.sbench(0, "gc")
 	h.nothingLeft(before)

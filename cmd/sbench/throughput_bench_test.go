@@ -44,7 +44,7 @@ func BenchmarkThroughput(b *testing.B) {
 // sbenchTasks runs the tasks with one more environment variable, NAME=VALUE.
 func sbenchTasks(b *testing.B, dir string, jobs int, variable string) {
 	tester := trivialPack(b, dir, b.N)
-	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", filepath.Join(b.TempDir(), "out"), "--jobs", fmt.Sprint(jobs))
+	cmd := exec.Command("sbench", "run", "--progress=none", "--config", tester, "--output-dir", filepath.Join(b.TempDir(), "out"), "--jobs", fmt.Sprint(jobs))
 	cmd.Env = append(os.Environ(), append(containerdtest.Environment(), variable)...)
 	begun := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), fmt.Sprintf("passed=%d ", b.N)) {

@@ -103,7 +103,7 @@ func TestUmask(t *testing.T) {
 	must.Do(t, err)
 	output := filepath.Join(h.dir, "out")
 	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+filepath.Join(h.dir, "state"))
-	cmd := exec.Command("sh", "-c", "umask 077; sbench image import $0 && sbench run --quiet --config ../../benchmarks/code-completion-smoke/tester-command.yaml --output-dir $1", archive, output)
+	cmd := exec.Command("sh", "-c", "umask 077; sbench image import $0 && sbench run --progress=none --config ../../benchmarks/code-completion-smoke/tester-command.yaml --output-dir $1", archive, output)
 	cmd.Env = h.env
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, text)
