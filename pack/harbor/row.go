@@ -1,7 +1,6 @@
 package harbor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -299,27 +298,53 @@ var (
 	placed     = regexp.MustCompile(`(?im)(?:^\s*(?:COPY|ADD)\s+(?:--ch\S+\s+)*[^-\s].*[\s"]|>\s*)(/[\w./+-]+)`)
 )
 
-// ownPrograms returns the paths of programs and modules that the task is about: the Dockerfile puts them there, or into
-// the directory, and both instruction and solution name them.
+// absolute matches a path in an instruction, and source the file of a program.
+var (
+	absolute = regexp.MustCompile(`/[\w./+-]*\w`)
+	source   = regexp.MustCompile(`\.(c|cc|cpp|go|js|pl|py|rb|rs|sh)$`)
+)
+
+// ownPrograms returns the paths of programs and modules that the task is about, which both instruction and solution name: files
+// that the Dockerfile puts there, and programs outside the distribution's directories whose sources are in the build context.
 func (p terminalTask) ownPrograms(instruction string) (all []string) {
 	dockerfile, _ := find(p.image, "Dockerfile")
+	var paths []string
 	for _, m := range placed.FindAllSubmatch(dockerfile.text, -1) {
-		paths := []string{path.Clean(string(m[1]))}
-		for _, f := range p.image {
-			if top, _, _ := strings.Cut(f.path, "/"); bytes.Contains(m[0], []byte(top)) {
-				paths = append(paths, path.Join(paths[0], path.Base(f.path)))
-			}
+		paths = append(paths, path.Clean(string(m[1])))
+		paths = append(paths, p.copied(string(m[0]), string(m[1]))...)
+	}
+	for _, at := range absolute.FindAllString(instruction, -1) {
+		built := func(f taskFile) bool { return source.MatchString(f.path) && stem(f.path) == path.Base(at) }
+		if strings.HasPrefix(at, "/usr/local/") && slices.ContainsFunc(p.image, built) {
+			paths = append(paths, path.Clean(at))
 		}
-		for _, at := range paths {
-			name := strings.TrimSuffix(path.Base(at), path.Ext(at))
-			word := regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(name) + `($|[^\w-])`)
-			if systemFile.MatchString(at) && !systemFile.MatchString("/"+name+"/") && word.MatchString(instruction) && matches(p.solution, word) {
-				all = append(all, at)
-			}
+	}
+	for _, at := range paths {
+		word := regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(stem(at)) + `($|[^\w-])`)
+		if systemFile.MatchString(at) && !systemFile.MatchString("/"+stem(at)+"/") && word.MatchString(instruction) && matches(p.solution, word) {
+			all = append(all, at)
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// stem returns the last element of a path without its extension.
+func stem(name string) string { return strings.TrimSuffix(path.Base(name), path.Ext(name)) }
+
+// copied returns where a COPY or ADD to a directory puts files of the build context.
+func (p terminalTask) copied(line, dir string) (all []string) {
+	for _, word := range strings.Fields(line) {
+		from := path.Clean("/" + strings.Trim(word, `[]",`))
+		for _, f := range p.image {
+			if rest, below := strings.CutPrefix("/"+f.path, strings.TrimSuffix(from, "/")+"/"); below {
+				all = append(all, path.Join(dir, rest))
+			} else if same, _ := path.Match(from, "/"+f.path); same {
+				all = append(all, path.Join(dir, path.Base(f.path)))
+			}
+		}
+	}
+	return all
 }
 
 // buildContext writes the build context of an image of the task to the pack's images, and records the
