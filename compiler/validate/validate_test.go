@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
@@ -102,4 +103,42 @@ func TestValidateLink(t *testing.T) {
 	}
 	want := []string{`eval file "d/y": symbolic links are not allowed in a pack's files`}
 	must.Equal(t, want, got)
+}
+
+// TestValidateUnguarded: a warning says that a checker's Python imports the candidate's modules in place of its own.
+func TestValidateUnguarded(t *testing.T) {
+	for _, tt := range []struct {
+		command string
+		warned  bool
+	}{
+		{"PYTHONPATH=src python3 check.py", true},
+		{"export PYTHONPATH=.:$PYTHONPATH; python3 check.py", true},
+		{"env -i PATH=/usr/bin python3 check.py", true},
+		{"env -u HOME -i python3 check.py", true},
+		{"python3 -S check.py", true},
+		{"python3.11 -B -sE check.py", true},
+		{"PYTHONPATH=$PYTHONPATH:src python3 check.py", false},
+		{`PYTHONPATH="${PYTHONPATH}:src" python3 check.py`, false},
+		{"python3 -I check.py --Strict", false},
+		{"env -u HOME sh -c 'python3 -m pytest -S'", false},
+	} {
+		for name, checker := range map[string]string{"command": `{"command":` + string(must.JSON(t, tt.command)) + `}`, "script": `{"source":"script","path":"a/tests/run.sh"}`} {
+			dir, warnings := t.TempDir(), 0
+			filetest.Write(t, dir, map[string]string{
+				"manifest.yaml":           "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: \"a@sha256:" + strings.Repeat("0", 64) + "\"}}\n",
+				"hidden/a/tests/run.sh":   "#!/bin/sh\n" + tt.command + "\n",
+				"hidden/a/tests/check.py": "assert 1\n",
+				"tasks.jsonl":             `{"id":"a","input":{"instructions":"x"},"eval":{"checker":` + checker + `,"test_files":{"path":"a/tests"}}}`,
+			})
+			_, err := validate.Files(t.Context(), []string{dir}, nil, func(p compiler.Problem) {
+				if strings.Contains(p.Message, "in place of its own") {
+					warnings++
+				}
+			})
+			must.Do(t, err)
+			if warnings != map[bool]int{true: 1}[tt.warned] {
+				t.Errorf("%s, as a %s: %d warnings", tt.command, name, warnings)
+			}
+		}
+	}
 }
