@@ -36,6 +36,8 @@ type Egress struct {
 	WorkingClock bool
 	// SidecarsReachProvider lets a task's sidecars use the relay to the harness's provider.
 	SidecarsReachProvider bool
+	// Sidecars are the names of the sandboxes that share the loopback interface. Programs reach them without the proxy.
+	Sidecars []string
 }
 
 // EgressTotals count what one attempt did through its proxy and its relay.
@@ -74,6 +76,9 @@ func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 	e := r.Egress
 	if r.Task.Environment.NetworkNone {
 		e.Domains, e.Transparent = nil, false
+	}
+	for _, s := range r.Sidecars {
+		e.Sidecars = append(e.Sidecars, s.Name)
 	}
 	if provider != nil && len(r.Sidecars) > 0 && !e.SidecarsReachProvider {
 		own := *provider
@@ -177,7 +182,7 @@ func (w *egressSession) env() []string {
 	if w.proxy == nil {
 		return nil
 	}
-	env := proxy.Environment(proxyAddress)
+	env := proxy.Environment(proxyAddress, w.egress.Sidecars)
 	if w.egress.CABundle != "" {
 		for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"} {
 			env = append(env, name+"="+caDest)

@@ -34,7 +34,7 @@ result = p.stderr`
 		p, log := w.startProxy(proxy.Config{})
 		s := newSandbox(t, p, transparent)
 		variables := "import os\n"
-		for _, v := range proxy.Environment("127.0.0.1:3128") {
+		for _, v := range proxy.Environment("127.0.0.1:3128", nil) {
 			name, value, _ := strings.Cut(v, "=")
 			if transparent {
 				break

@@ -25,10 +25,12 @@ func sidecarPack(t *testing.T, sidecar map[string]any, script string) string {
 	sidecar["name"], sidecar["image"], sidecar["env"] = "web", containerdtest.Image, map[string]any{"ANSWER": "forty-two"}
 	environment := must.JSON(t, map[string]any{"sidecars": []any{sidecar}})
 	row := taskRow("shop", `test "$(cat answer.txt)" = "$(`+askAnswer+`)"`, `, "environment": `+string(environment))
-	return writePack(t, t.TempDir(), row, commandHarness(script))
+	domains := strings.Replace(commandHarness(script), "config: {", "config: {allowed_domains: [allowed.invalid], ", 1)
+	return writePack(t, t.TempDir(), row, domains)
 }
 
-// TestSidecars: the harness and the checker each reach a fresh sidecar by name, and can see nothing else of it.
+// TestSidecars: the harness and the checker each reach a fresh sidecar by name, also beside a proxy, and can see nothing
+// else of it.
 func TestSidecars(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
