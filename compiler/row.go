@@ -136,6 +136,7 @@ func (r *rowReader) checkNoMachine(f *Family, root document.Value, env environme
 		{"entrypoint", env.Entrypoint != nil},
 		{"prepare", !env.Prepare.IsZero()},
 		{"keep_processes", env.KeepProcesses},
+		{"harness_user", env.HarnessUser != ""},
 		{"sidecars", env.Sidecars != nil},
 	} {
 		if own.set {

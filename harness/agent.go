@@ -242,7 +242,7 @@ func (a *Agent) runVersion(ctx context.Context, e Engine, r Request, p prepared)
 	args, _, _ := a.process(in, "")
 	args = append(args[:slices.Index(args, path.Join(toolsDest, in.Program))+1:len(args)], "--version")
 	sandbox, err := e.Create(ctx, runtime.Config{
-		Name: SandboxName + "-preflight", Image: r.Image, Limits: r.Limits, Workdir: "/tmp", User: r.Task.Environment.User,
+		Name: SandboxName + "-preflight", Image: r.Image, Limits: r.Limits, Workdir: "/tmp", User: r.Task.Environment.Harness(),
 		Mounts: p.mounts(), Env: []string{"HOME=/tmp"},
 	})
 	if err != nil {

@@ -285,7 +285,7 @@ func (p production) config(dir string, places []string) runtime.Config {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), stateDir), Dest: p.stateAt, Writable: true, Chown: true})
 	}
 	cfg := runtime.Config{
-		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Dir(), User: env.User,
+		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Dir(), User: env.Harness(),
 		Env: slices.Concat(environment.Environ(env.Env), []string{taskFileVariable + "=" + r.taskPath(p.taskFile)}, p.session.env(), p.env), Network: p.session.network(), Machine: env.Machine, Capabilities: env.Capabilities,
 		KeepProcesses: env.KeepProcesses,
 	}

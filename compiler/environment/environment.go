@@ -51,6 +51,7 @@ type Environment struct {
 	Env         map[string]string `key:"env" doc:"Environment variables of the sandbox. They are public."`
 	NetworkNone bool              `key:"network" is:"none" rule:"null" enum:"none" doc:"\"none\" forbids egress whatever the tester allows."`
 	User        string            `key:"user" trim:"space" rule:"null" doc:"The user in the sandbox: name, uid or uid:gid."`
+	HarnessUser string            `key:"harness_user" trim:"space" rule:"null" doc:"terminal_task only: the harness's user, by default user."`
 }
 
 // An Entrypoint is the entry point of an image.
@@ -211,6 +212,9 @@ func Workdir(doc string) *schema.Schema {
 	})
 }
 
+// Harness returns the user of the harness; "" for the image's.
+func (e Environment) Harness() string { return cmp.Or(e.HarnessUser, e.User) }
+
 // Environ returns variables as "NAME=value", sorted.
 func Environ(vars map[string]string) []string {
 	list := make([]string, 0, len(vars))
@@ -251,7 +255,7 @@ func (e Environment) Clone() Environment {
 func (e Environment) Public() map[string]any {
 	values := map[string]any{
 		"image": e.Image, "workdir": e.Workdir, "timeout_seconds": float64(e.Timeout) / float64(time.Second),
-		"resources": e.Resources, "env": e.Env, "user": e.User,
+		"resources": e.Resources, "env": e.Env, "user": e.Harness(),
 	}
 	if e.NetworkNone {
 		values["network"] = "none"
