@@ -243,9 +243,13 @@ func (in Input) Run(ctx context.Context, e Engine, cfg runtime.Config, p runtime
 	return exit, errors.Join(err, sandbox.Close(ctx))
 }
 
-// Entrypoint returns the service that the entry point of an image is, if the task wants it.
-func (in Input) Entrypoint(image runtime.Image) []service.Service {
+// Entrypoint returns the service that the entry point of an image is, if the task wants it. What the task says about the
+// entry point is not about that of a checker's own image.
+func (in Input) Entrypoint(image runtime.Image, own bool) []service.Service {
 	e := in.Task.Environment().Entrypoint
+	if e != nil && own {
+		e = new(environment.Entrypoint)
+	}
 	args := e.Args(image.Entrypoint)
 	if args == nil {
 		return nil

@@ -98,7 +98,7 @@ func answerOf(exit runtime.Exit) (answer document.Value, how string) {
 // drive runs a driver in a new sandbox, and calls stopped, unless nil, with the sandbox after the driver has ended.
 // The Exit is zero if the driver could not be executed.
 func (c *check) drive(ctx context.Context, cfg runtime.Config, stopped func(runtime.Sandbox) error, p runtime.Process) (exit runtime.Exit, err error) {
-	if p.Args, err = c.in.Beside(c.in.Entrypoint(c.in.Image), p.Args, &cfg); err != nil {
+	if p.Args, err = c.in.Beside(c.in.Entrypoint(c.in.Image, false), p.Args, &cfg); err != nil {
 		return exit, err
 	}
 	sandbox, err := service.Create(ctx, c.engine, cfg, c.in.Sidecars)

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +27,7 @@ import (
 const (
 	artifactsMount = sbenchDir + "/artifacts" // where artifacts are collected
 	loggedDir      = "/logs/artifacts"        // which is always an artifact
-	collectTime    = time.Minute              // the least for a command, and the time for copying
+	collectTime    = time.Minute              // for a command without a limit, and for copying
 	maxLeftOut     = 20                       // links and artifacts that a record names
 	// artifactShare is which part of a workspace's bytes the artifacts that are files may have
 	// together: each run of the checker gets copies of them, in a volume of a workspace's size that
@@ -90,13 +92,14 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 }
 
 // collectScript makes Harbor's directory of artifacts, runs the commands before --, each after its user ("" is
-// the script's own), and copies what is there of the paths after it. A command may fail. Its shell is bash, as in Harbor, or sh
-// on a machine without bash.
+// the script's own) and its seconds, and copies what is there of the paths after it. A command may fail or be too late. Its shell
+// is bash, as in Harbor, or sh on a machine without bash.
 const collectScript = `mkdir -p "` + loggedDir + `" && chmod 777 "` + loggedDir + `"
 shell=$(command -v bash || command -v sh)
+within() { if command -v timeout >/dev/null; then timeout -k 1 "$@"; else shift; "$@"; fi }
 while [ "$1" != -- ]; do
-	if [ "$1" ]; then su -s "$shell" "$(id -un "$1")" -c "$2"; else "$shell" -c "$2"; fi || echo "failed: $2" >&2
-	shift 2
+	if [ "$1" ]; then within "$2" su -s "$shell" "$(id -un "$1")" -c "$3"; else within "$2" "$shell" -c "$3"; fi || echo "failed: $3" >&2
+	shift 3
 done
 shift
 for p; do
@@ -119,8 +122,9 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	}
 	for _, c := range eval.Checker.Collect {
 		as, _, _ := strings.Cut(cmp.Or(c.User, others), ":")
-		args = append(args, as, cmp.Or(c.Command.Shell, compiler.ShellWords(c.Command.Argv...)))
-		wall += max(c.Timeout, collectTime)
+		limit := cmp.Or(c.Timeout, collectTime)
+		args = append(args, as, strconv.Itoa(int(math.Ceil(limit.Seconds()))), cmp.Or(c.Command.Shell, compiler.ShellWords(c.Command.Argv...)))
+		wall += limit + time.Second
 	}
 	args = append(append(args, "--", loggedDir), eval.Checker.Artifacts...)
 	limits.LayerBytes = in.WorkspaceBytes

@@ -45,21 +45,21 @@ func TestArtifactLinks(t *testing.T) {
 	}
 }
 
-// TestCollectScript: the commands run and the artifacts are copied, with bash or without.
+// TestCollectScript: the commands run, each within its time, and the artifacts are copied, with bash or without.
 func TestCollectScript(t *testing.T) {
 	for _, shells := range [][]string{{"sh"}, {"sh", "bash"}} {
 		dir := t.TempDir()
-		for _, name := range append([]string{"mkdir", "chmod", "cp", "dirname"}, shells...) {
+		for _, name := range append([]string{"mkdir", "chmod", "cp", "dirname", "timeout", "sleep"}, shells...) {
 			at, err := exec.LookPath(name)
 			must.Do(t, err)
 			must.Do(t, os.Symlink(at, filepath.Join(dir, name)))
 		}
 		logged, mount, made := filepath.Join(dir, "logged"), filepath.Join(dir, "mount"), filepath.Join(dir, "made")
 		script := strings.NewReplacer(loggedDir, logged, artifactsMount, mount).Replace(collectScript)
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "collect", "", "echo x > "+made, "", "false", "--", logged, made, filepath.Join(dir, "missing"))
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "collect", "", "60", "echo x > "+made, "", "60", "false", "", "1", "sleep 100", "--", logged, made, filepath.Join(dir, "missing"))
 		cmd.Env = []string{"PATH=" + dir}
 		out, err := cmd.CombinedOutput()
-		if text, readErr := os.ReadFile(mount + made); err != nil || readErr != nil || string(text) != "x\n" || string(out) != "failed: false\n" {
+		if text, readErr := os.ReadFile(mount + made); err != nil || readErr != nil || string(text) != "x\n" || string(out) != "failed: false\nfailed: sleep 100\n" {
 			t.Errorf("%v: %v %v %q %q", shells, err, readErr, text, out)
 		}
 		if _, err := os.Lstat(mount + logged); err != nil {

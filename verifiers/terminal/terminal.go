@@ -431,8 +431,8 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 // services returns what runs beside the checker: the entry point of the image, if the task wants it and it is not
 // among the kept processes, and the task's services.
 func (c *terminalCheck) services() (all []service.Service) {
-	if !c.separate && c.in.Left == nil {
-		all = c.in.Entrypoint(c.image)
+	if c.in.Left == nil {
+		all = c.in.Entrypoint(c.image, c.separate)
 	}
 	for _, s := range c.eval.Services {
 		all = append(all, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: s.Timeout})
