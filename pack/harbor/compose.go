@@ -90,6 +90,7 @@ func (b *builder) readCompose(task *task, name, own string) composed {
 		if devices := s.Get("deploy").Get("resources").Get("reservations").Get("devices"); devices.Given() {
 			t.wrong(name, devices.Line(), "leave them out if the task can be solved without", "the service %s needs devices, which are not supported", service)
 		}
+		t.refuseNames(service, own, s)
 		if service == own {
 			t.ownService(&c, own, s)
 			continue
@@ -112,6 +113,22 @@ func (t composeReader) refuseCapability(service string, c document.Value) {
 	name := strings.TrimPrefix(strings.ToUpper(c.Text()), "CAP_")
 	if !slices.Contains(composeCapabilities, name) {
 		t.wrong(t.name, c.Line(), "leave it out if the task can be solved without", "the service %s needs the capability %s, which is not supported", service, name)
+	}
+}
+
+// refuseNames records a problem with each further name of a service's host. Only the service's own name stands for it here.
+func (t composeReader) refuseNames(service, own string, s document.Value) {
+	const hint = "give the service this name"
+	for network, how := range s.Get("networks").Fields() {
+		if aliases := how.Get("aliases"); aliases.Given() {
+			t.wrong(t.name, aliases.Line(), hint, "the service %s has aliases in the network %s, which are not supported", service, network.Text())
+		}
+	}
+	f, _ := t.file(t.name)
+	name := s.Get("container_name")
+	used := t.mentions(name.Text()) || strings.Count(string(f.text), name.Text()) > 1
+	if service != own && name.Given() && !name.Is(service) && !strings.Contains(name.Text(), "$") && used {
+		t.wrong(t.name, name.Line(), hint, "the service %s is called %s, too, which is not supported", service, name.Text())
 	}
 }
 
@@ -174,7 +191,7 @@ func (t composeReader) sidecar(c *composed, name string, service document.Value)
 	} else if image = t.composeText(service.Get("image")); image == "" {
 		t.wrong(t.name, service.Line(), "write one of them", "the sidecar %s has neither image nor build", name)
 	}
-	lines, mounted := t.mounted(name, service.Get("volumes"))
+	lines, mounted := t.mounted(name, false, service.Get("volumes"))
 	for _, set := range [][2]string{{"user", "USER "}, {"working_dir", "WORKDIR "}} {
 		if text := t.composeText(service.Get(set[0])); text != "" {
 			lines = append(lines, set[1]+text)
@@ -201,10 +218,13 @@ func extended(context []taskFile, image string, lines []string, files []taskFile
 }
 
 // mounted returns what puts the volumes of a service into its image: instructions of a Dockerfile that copy files of the
-// task, and these files. It skips volumes that begin empty, and the formats' own, for their logs.
-func (t composeReader) mounted(name string, volumes document.Value) (lines []string, files []taskFile) {
+// task, and these files. It skips volumes that begin empty, and the formats' own, for the logs of the task's own service.
+func (t composeReader) mounted(name string, own bool, volumes document.Value) (lines []string, files []taskFile) {
 	for i, v := range volumes.Items() {
 		if strings.HasPrefix(v.Text(), "${T_BENCH_") || strings.HasPrefix(v.Text(), "${HOST_") {
+			if !own {
+				t.wrong(t.name, v.Line(), "services reach each other by ports alone", "the service %s mounts a directory of logs, which is not supported", name)
+			}
 			continue
 		}
 		source, target := t.volume(v)
@@ -272,7 +292,7 @@ func (t composeReader) ownService(c *composed, own string, service document.Valu
 	} else if image := service.Get("image"); image.Given() && !strings.Contains(image.Text(), "$") { // the format's own image is built
 		c.image = t.composeText(image)
 	}
-	c.lines, c.mounted = t.mounted(own, service.Get("volumes"))
+	c.lines, c.mounted = t.mounted(own, true, service.Get("volumes"))
 	if v := service.Get("entrypoint"); v.Given() {
 		t.wrong(t.name, v.Line(), "write it into the Dockerfile", "an entry point of the task's own service is not supported")
 	}

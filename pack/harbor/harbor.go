@@ -319,7 +319,7 @@ func (spec harborTask) check(t *task) {
 	t.refuse(!slices.Contains([]string{"", "shared", "separate"}, v.Mode), "shared or separate", "verifier.environment_mode %q is unknown", v.Mode)
 	t.refuse(v.Mode == "shared" && v.Environment != nil, "leave one of them out", "verifier.environment contradicts environment_mode shared")
 	for _, mode := range modes {
-		t.refuse(!slices.Contains([]string{"", "public", noNetwork, allowlist}, mode), "public, no-network or allowlist", "network_mode %q is unknown", mode)
+		t.refuse(!slices.Contains([]string{"", public, noNetwork, allowlist}, mode), "public, no-network or allowlist", "network_mode %q is unknown", mode)
 	}
 	for key, limit := range limits {
 		t.refuse(limit != nil && !(*limit > 0 && *limit < 1e9), "a number above 0", "%s is %v", key, *cmp.Or(limit, new(float64)))
@@ -347,9 +347,9 @@ func (spec harborTask) container() *harborContainer {
 // ownChecker returns the checker of a verifier with an environment of its own. If that is built from the
 // tests' directory, it holds the tests; otherwise they are mounted.
 func (spec harborTask) ownChecker(t *task, part *terminalTask) map[string]any {
-	dir := "tests"
-	if _, ok := t.file(spec.file("tests/Dockerfile")); ok {
-		dir = spec.file("tests")
+	dir := spec.file("tests")
+	if len(t.below(dir)) == 0 {
+		dir = "tests"
 	}
 	_, built := t.file(dir + "/Dockerfile")
 	_, composed := t.file(dir + "/" + composeFile)
@@ -362,12 +362,10 @@ func (spec harborTask) ownChecker(t *task, part *terminalTask) map[string]any {
 		part.verifier, part.script, part.tests = t.below(dir), taskFile{}, nil
 		checker["source"], checker["command"] = "command", []string{"bash", "-c", "chmod +x /tests/test.sh; (/tests/test.sh)"}
 	default:
-		t.refuse(own.Image == "", "write verifier.environment.docker_image or tests/Dockerfile", "the verifier has an environment of its own without an image")
+		t.refuse(own.Image == "", "write verifier.environment.docker_image or "+dir+"/Dockerfile", "the verifier has an environment of its own without an image")
 	}
-	if spec.Verifier.Environment != nil {
-		t.refuse(own.HealthCheck != nil, "wait in tests/test.sh", "verifier.environment.healthcheck is not supported")
-		checker["workdir"] = own.Workdir
-	}
+	t.refuse(spec.Verifier.Environment != nil && own.HealthCheck != nil, "wait in tests/test.sh", "verifier.environment.healthcheck is not supported")
+	checker["workdir"] = own.Workdir
 	checker["artifacts"], checker["collect"] = spec.collected(t)
 	return given(checker)
 }
@@ -449,7 +447,7 @@ func (spec harborTask) environment() map[string]any {
 		network = "none"
 	}
 	return given(map[string]any{
-		"timeout_seconds": spec.Agent.Timeout, "image": e.Image, "workdir": e.Workdir, "user": userOf(spec.Agent.User), "env": e.Env, "network": network,
+		"timeout_seconds": spec.Agent.Timeout, "image": e.Image, "workdir": e.Workdir, "harness_user": userOf(spec.Agent.User), "env": e.Env, "network": network,
 		"resources":  given(map[string]any{"cpus": e.CPUs, "memory": size(memory), "disk": size(disk)}),
 		"entrypoint": e.HealthCheck.entrypoint(),
 	})
@@ -473,8 +471,8 @@ func merged[V any](all ...map[string]V) map[string]V {
 	return m
 }
 
-// Network modes. Any other is public.
-const noNetwork, allowlist = "no-network", "allowlist"
+// Network modes.
+const public, noNetwork, allowlist = "public", "no-network", "allowlist"
 
 // networkMode returns the network mode that a mode and a list of allowed hosts mean together: hosts without a mode mean
 // allowlist, and allowlist without hosts means noNetwork.
@@ -498,18 +496,20 @@ func (c *harborContainer) network() string {
 }
 
 // checkerNetwork returns the network mode of the verifier: the mode that the verifier names, or else the mode of the
-// verifier's own environment. Without either, the verifier has no network if the task has none.
+// verifier's own environment. Without either, the verifier has no network if the task has none. A mode that opens the network
+// for the verifier alone is allowlist: the operator has the list.
 func (spec harborTask) checkerNetwork() string {
-	own := networkMode(spec.Verifier.Network, spec.Verifier.Hosts)
+	own, task := networkMode(spec.Verifier.Network, spec.Verifier.Hosts), spec.Environment.network()
+	if own == "" && spec.Verifier.Environment != nil {
+		own = spec.Verifier.Environment.network()
+	}
 	switch {
-	case own != "":
-		return own
-	case spec.Verifier.Environment != nil:
-		return spec.Verifier.Environment.network()
-	case spec.Environment.network() == noNetwork:
+	case own == public && task == noNetwork:
+		return allowlist
+	case own == "" && spec.Verifier.Environment == nil && task == noNetwork:
 		return noNetwork
 	}
-	return ""
+	return own
 }
 
 // larger returns the larger of two limits; nil is none, and gives way to the other.

@@ -242,7 +242,7 @@ func (b *builder) writePart(t *task, p terminalTask) error {
 
 // home returns the home directory of the agent's user: the task's, or else the last one of the Dockerfile.
 func (p terminalTask) home() string {
-	user, _ := p.row.Environment["user"].(string)
+	user, _ := p.row.Environment["harness_user"].(string)
 	dockerfile, _ := find(p.image, "Dockerfile")
 	if all := userLine.FindAllSubmatch(dockerfile.text, -1); user == "" && len(all) > 0 {
 		user = string(all[len(all)-1][1])

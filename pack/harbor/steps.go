@@ -65,9 +65,7 @@ func (v harborVerifier) over(below harborVerifier) harborVerifier {
 	if v.Mode != "shared" {
 		v.Environment = cmp.Or(v.Environment, below.Environment)
 	}
-	if len(v.Collect) == 0 {
-		v.Collect = below.Collect
-	}
+	v.Collect = slices.Concat(below.Collect, v.Collect)
 	return v
 }
 
