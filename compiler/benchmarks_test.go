@@ -34,9 +34,7 @@ func TestBenchmarks(t *testing.T) {
 	}
 	for _, name := range filled { // the ids of rows that stand in for public ones say so
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(name), "tasks.jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for line := range strings.Lines(string(text)) {
 			if id := strings.SplitN(line, `"`, 5)[3]; !strings.Contains(id, "own") && !strings.HasPrefix(id, "repo-patch-smoke/") {
 				t.Errorf("%s has %s", name, id)

@@ -165,9 +165,7 @@ func checkRef(t *testing.T, r compiler.Resource) {
 		t.Fatalf("file %+v lies in another lane", ref)
 	}
 	if root == "" {
-		if err := compiler.CheckMount(compiler.Public, ref.Mount); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, compiler.CheckMount(compiler.Public, ref.Mount))
 	}
 }
 
@@ -187,9 +185,7 @@ func FuzzTester(f *testing.F) {
 			}
 		}
 		c := tester.Harness.Config
-		if err := compiler.CheckMount(compiler.Public, c.TaskFile); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, compiler.CheckMount(compiler.Public, c.TaskFile))
 		if (tester.Harness.Type == testerfile.HarnessCommand) == c.Command.IsZero() {
 			t.Fatalf("type %q, command %v", tester.Harness.Type, c.Command)
 		}
