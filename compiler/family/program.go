@@ -207,28 +207,7 @@ func chosen(blocks, wanted []string) string {
 	if len(blocks) == 1 {
 		return blocks[0]
 	}
-	binding := make([]map[string]bool, len(blocks))    // the names that a block binds
-	last, source := map[string]int{}, map[string]int{} // by name: the last block that binds it, and the block from which another block may need it
-	for i, b := range blocks {
-		binding[i] = map[string]bool{}
-		for _, name := range bound(b) {
-			binding[i][name], last[name] = true, i
-		}
-	}
-	for i, b := range slices.Backward(blocks) { // of imports the first counts
-		for _, names := range matched(imported, b) {
-			for _, name := range word.FindAllString(names, -1) {
-				binding[i][name], source[name] = true, i
-			}
-		}
-	}
-	for _, re := range []*regexp.Regexp{constant, declaration} {
-		for i, b := range blocks {
-			for _, name := range matched(re, b) {
-				source[name] = i
-			}
-		}
-	}
+	binds := bindingsOf(blocks)
 	counts, end := make([]bool, len(blocks)), len(blocks)
 	var count func(name string, from map[string]int)
 	count = func(name string, from map[string]int) {
@@ -238,13 +217,13 @@ func chosen(blocks, wanted []string) string {
 		}
 		counts[i] = true
 		for _, used := range word.FindAllString(blocks[i], -1) {
-			if !binding[i][used] {
-				count(used, source)
+			if !binds.names[i][used] {
+				count(used, binds.source)
 			}
 		}
 	}
 	for _, name := range wanted {
-		count(name, last)
+		count(name, binds.last)
 	}
 	if i := slices.Index(counts, true); i >= 0 {
 		end = i
@@ -270,6 +249,38 @@ func chosen(blocks, wanted []string) string {
 		return blocks[i]
 	}
 	return longest(blocks)
+}
+
+// bindings say which blocks bind which names.
+type bindings struct {
+	names  []map[string]bool // that a block binds
+	last   map[string]int    // by name: the last block that binds it
+	source map[string]int    // by name: the block from which another block may need it
+}
+
+func bindingsOf(blocks []string) bindings {
+	all := bindings{make([]map[string]bool, len(blocks)), map[string]int{}, map[string]int{}}
+	for i, b := range blocks {
+		all.names[i] = map[string]bool{}
+		for _, name := range bound(b) {
+			all.names[i][name], all.last[name] = true, i
+		}
+	}
+	for i, b := range slices.Backward(blocks) { // of imports the first counts
+		for _, names := range matched(imported, b) {
+			for _, name := range word.FindAllString(names, -1) {
+				all.names[i][name], all.source[name] = true, i
+			}
+		}
+	}
+	for _, re := range []*regexp.Regexp{constant, declaration} {
+		for i, b := range blocks {
+			for _, name := range matched(re, b) {
+				all.source[name] = i
+			}
+		}
+	}
+	return all
 }
 
 // bound returns the names that declarations and assignments at the margin bind.
