@@ -187,7 +187,7 @@ func (c *Candidate) WriteLayer(ctx context.Context, s runtime.Sandbox, dest stri
 		return nil, err
 	}
 	report, err := layer.Write(ctx, f, changes, LayerBudget(maxBytes))
-	err = errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(err, f.Close())
 	switch {
 	case err == nil:
 		c.Layer, c.Dropped = report.Digest, report.Dropped

@@ -118,7 +118,7 @@ func (w *AttributesWriter) Add(a Attributes) error {
 
 // Close syncs the list to disk and returns its digest.
 func (w *AttributesWriter) Close() (digest string, err error) {
-	return DigestOf(w.sum), errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close())
+	return DigestOf(w.sum), errors.Join(w.out.Flush(), w.file.Close())
 }
 
 // Discard closes and removes the file.

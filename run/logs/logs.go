@@ -128,7 +128,6 @@ func (l *Attempt) Fill(r *record.Record) error {
 	defer l.mu.Unlock()
 	if l.lines != nil {
 		r.EgressDigest = workspace.DigestOf(l.lines)
-		err = errors.Join(err, l.run.egress.Sync())
 	}
 	r.Logs = append(r.Logs, l.logs...)
 	r.Provenance.Specs = l.specs
@@ -183,7 +182,7 @@ func (f *File) Close() error {
 	f.of.mu.Lock()
 	f.of.logs = append(f.of.logs, f.Log)
 	f.of.mu.Unlock()
-	return errors.Join(f.file.Sync(), f.file.Close())
+	return f.file.Close()
 }
 
 // Text writes a whole log.

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/workspace/foreign"
 )
@@ -189,7 +191,7 @@ func (l *Ledger) resume(t Trust, each func(Record) error) (c chain, err error) {
 }
 
 // Append sets the fields of r that link it into the chain, writes it, and returns it.
-// When it returns without an error, the line is on disk.
+// When it returns without an error, the line is on disk, and so are the files that it names.
 func (l *Ledger) Append(r Record) (Record, error) {
 	if !r.VerificationStatus.Valid() {
 		return r, fmt.Errorf("record of task %q: status %q is invalid", r.TaskID, r.VerificationStatus)
@@ -210,6 +212,11 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	}
 	line, digest := link(head, l.seal.Last)
 	r.Previous, r.Digest = l.seal.Last, digest
+	if r.CandidateWorkspace != nil || len(r.Logs) > 0 || r.EgressDigest+r.PrivateDigest != "" {
+		if err := unix.Syncfs(int(l.file.Fd())); err != nil { // a workspace may have many files
+			return r, fmt.Errorf("record of task %q: sync its files: %w", r.TaskID, err)
+		}
+	}
 	if err := AppendLine(l.file, append(line, '\n'), true); err != nil {
 		return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}

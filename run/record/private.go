@@ -58,9 +58,7 @@ func WritePrivate(root *os.Root, r *Record, p Private) error {
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(data); err == nil {
-		err = f.Sync()
-	}
+	_, err = f.Write(data)
 	if err = errors.Join(err, f.Close()); err == nil {
 		r.PrivateDigest = Digest(data)
 	}

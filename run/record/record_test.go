@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -237,6 +238,50 @@ func TestLongLine(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	must.Do(t, l.Close())
+}
+
+// TestSynced: after a crash of the machine, no file that a record names is empty.
+func TestSynced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	l, err := record.Create(dir, record.Manifest{RunID: "r"})
+	must.Do(t, err)
+	defer func() { must.Do(t, l.Close()) }()
+	onlyInMemory := func(name string) bool {
+		t.Helper()
+		out, err := exec.Command("filefrag", "-v", name).CombinedOutput()
+		if err != nil || strings.Contains(string(out), "not supported") {
+			t.Skipf("this file system does not tell: %s", out)
+		}
+		return strings.Contains(string(out), "delalloc")
+	}
+	place, text := string(cPlace), []byte(strings.Repeat("x", 1<<16))
+	private := record.Record{TaskID: "c", Attempt: 1, Try: 1, VerificationStatus: record.Passed}
+	for name, r := range map[string]record.Record{
+		cPlace + "/sub/file": {CandidateWorkspace: &place}, aLog: {Logs: []record.Log{{Path: aLog}}}, "egress.jsonl": {EgressDigest: "x"}, cPrivate: private,
+	} {
+		at := filepath.Join(dir, name)
+		write := func() {
+			must.Do(t, errors.Join(os.RemoveAll(at), os.MkdirAll(filepath.Dir(at), 0o755)))
+			if name == cPrivate {
+				must.Do(t, record.WritePrivate(l.Root(), &r, record.Private{Stdout: string(text)}))
+			} else {
+				must.Do(t, os.WriteFile(at, text, 0o644))
+			}
+		}
+		write()
+		for tries := 0; !onlyInMemory(at); tries++ { // another program has synced the file system
+			if tries == 20 {
+				t.Skip("this file system has no file that is only in memory")
+			}
+			write()
+		}
+		r.VerificationStatus = record.Passed
+		_, err := l.Append(r)
+		must.Do(t, err)
+		if onlyInMemory(at) {
+			t.Errorf("%s is only in memory, and its record is on disk", name)
+		}
+	}
 }
 
 // TestLargeShard: a manifest that nobody could read again is not written.

@@ -74,7 +74,7 @@ func (r Redactor) scrubLayer(ctx context.Context, c *candidate.Candidate) (chang
 	}
 	defer func() { _ = os.Remove(to.Name()) }()
 	report, changed, err := layer.Redact(ctx, from, to, candidate.LayerBudget(math.MaxInt64/2), r)
-	err = errors.Join(err, to.Sync(), to.Close())
+	err = errors.Join(err, to.Close())
 	if err == nil && changed > 0 {
 		c.Layer, err = report.Digest, os.Rename(to.Name(), name)
 	}
