@@ -159,7 +159,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		}
 		a.emit(Event{
 			Kind: TaskDone, Try: a.try, Status: rec.VerificationStatus, Reason: rec.FailureReason, FailureMessage: bounded(rec.FailureMessage), Assurance: rec.PassAssurance(),
-			Seconds: rec.EndedAt.Sub(rec.StartedAt).Seconds(), Again: again,
+			Seconds: time.Since(a.began).Seconds(), Again: again, // by the clock that never jumps
 		})
 		if !again {
 			return ended

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -138,10 +140,20 @@ func (a *app) options(t *testerfile.File) host.Options {
 	return o
 }
 
+// A results is standard output. That it cannot be written is no bug of sbench.
+type results struct{ io.Writer }
+
+func (r results) Write(p []byte) (int, error) {
+	n, err := r.Writer.Write(p)
+	return n, marked(run.ErrInfrastructure, err)
+}
+
 // open connects to the daemon. It sets the umask to 022, so that the other users that sandboxes are can read
-// the files made for them; directories of mode 0700 keep out the host's users.
+// the files made for them; directories of mode 0700 keep out the host's users. From now on, the process does not
+// end when nobody reads what it prints: it has to remove its sandboxes.
 func (a *app) open(ctx context.Context, t *testerfile.File) (*host.Host, error) {
 	unix.Umask(0o022)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	return host.Open(ctx, a.options(t))
 }
 

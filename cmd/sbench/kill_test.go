@@ -303,3 +303,22 @@ func TestKilledImport(t *testing.T) {
 		return !unpacks()
 	})
 }
+
+// TestNobodyReads: a run does not end because the program that has read its progress ends.
+func TestNobodyReads(t *testing.T) {
+	h := newHost(t)
+	pack := filepath.Join(h.dir, "unread")
+	tester := writePack(t, pack, taskRow("one", "true", "")+taskRow("two", "true", ""), "harness: {type: command, config: {command: 'true'}}\n")
+	cmd := exec.Command("sbench", "run", "--config", tester, "--progress", "json", "--jobs", "1")
+	cmd.Env = h.env
+	progress, err := cmd.StderrPipe()
+	must.Do(t, err)
+	must.Do(t, cmd.Start())
+	bufio.NewScanner(progress).Scan()
+	must.Do(t, progress.Close())
+	must.Do(t, cmd.Wait())
+	stdout, _ := h.sbench(0, "verify", filepath.Join(pack, "out"))
+	if !strings.Contains(stdout, "2 records, sealed") {
+		t.Error(stdout)
+	}
+}

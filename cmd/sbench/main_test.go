@@ -144,6 +144,20 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// TestFullOutput: results that cannot be written are no bug of sbench.
+func TestFullOutput(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must.Do(t, err)
+	defer func() { _ = full.Close() }()
+	for _, args := range [][]string{{"version"}, {"schema", "tester"}, {"schema", "--json"}} {
+		cmd := exec.Command("sbench", args...)
+		cmd.Stdout = full
+		if _ = cmd.Run(); cmd.ProcessState.ExitCode() != codeInfrastructure {
+			t.Errorf("%v: exit code %d", args, cmd.ProcessState.ExitCode())
+		}
+	}
+}
+
 // TestSay: a message cannot control the terminal, and keeps its lines.
 func TestSay(t *testing.T) {
 	var out bytes.Buffer
