@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"strings"
 
@@ -116,7 +117,11 @@ func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, source
 		if form.name == "" {
 			continue
 		}
-		size, err := workspace.ReplaceFile(form.name, 0o644, form.write)
+		mode := fs.FileMode(0o644)
+		if cmd.Private {
+			mode = 0o600
+		}
+		size, err := workspace.ReplaceFile(form.name, mode, form.write)
 		if err != nil {
 			return marked(errUsage, err)
 		}

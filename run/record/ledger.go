@@ -112,7 +112,7 @@ func open(dir string) (*Ledger, error) {
 	}
 	f, err := OpenFile(root, lockFile, os.O_CREATE|os.O_RDWR)
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), root.Close())
 	}
 	if err := filelock.Try(f, filelock.Exclusive); err != nil {
 		if errors.Is(err, filelock.ErrHeld) {
