@@ -216,7 +216,7 @@ func weaknesses(v verifiers.Verdict) string {
 		parts = append(parts, "sbench cannot read, and does not change, the assertions in "+strings.Join(v.Contrast.Unread, ", "))
 	}
 	if branches, _ := v.Metadata["branches"].([]string); len(branches) > 0 {
-		parts = append(parts, "the image's repository has branches with later commits, which an agent can read: "+strings.Join(branches, ", "))
+		parts = append(parts, "the image's repository has later commits, which an agent can read: "+strings.Join(branches, ", "))
 	}
 	return strings.Join(parts, "; ")
 }

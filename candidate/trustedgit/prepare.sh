@@ -67,3 +67,5 @@ fi
 
 # Prints the branches and tags with commits that the agent can read and the base lacks.
 git --git-dir="$common" for-each-ref --no-merged "$head" --format='%(refname:short)' || true
+# So may the reflog have them, and what a reset or a fetch leaves.
+[ -z "$(git --git-dir="$common" rev-list --max-count=1 --ignore-missing --reflog ORIG_HEAD FETCH_HEAD --not --all "$head" --)" ] || echo reflog

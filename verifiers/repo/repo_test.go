@@ -97,6 +97,9 @@ func newRepoWorld(t *testing.T) repoWorld {
 	for _, args := range [][]string{{"init", "-q"}, {"add", "--all"}, {"add", "-f", "kept.tmp"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "base"}} {
 		must.Run(t, exec.Command("git", append([]string{"-C", repo}, args...)...))
 	}
+	for _, args := range [][]string{{"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "a later state"}, {"reset", "-q", "--hard", "HEAD~1"}} {
+		must.Run(t, exec.Command("git", append([]string{"-C", repo}, args...)...))
+	}
 	head, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
 	must.Do(t, err)
 	ref := "sbench.test/repo:" + strings.ToLower(strings.ReplaceAll(filepath.Base(filepath.Dir(repo)), "/", "-"))
@@ -208,6 +211,21 @@ func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack,
 	})
 	must.Do(t, err)
 	return v
+}
+
+// TestLaterCommits: what agents can read of an image's repository, and the base lacks, is named to the pack's author.
+func TestLaterCommits(t *testing.T) {
+	w := newRepoWorld(t)
+	gold := "diff --git a/calc/core.py b/calc/core.py\n--- a/calc/core.py\n+++ b/calc/core.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
+	task, pack := w.task(t, map[string]any{"gold_patch": gold})
+	v, err := repo.Family().Verify(context.Background(), w.run, verifiers.Input{
+		Task: task, Pack: pack, Candidate: candidate.Candidate{Patch: gold}, Reference: true, Image: w.image, Limits: runtime.DefaultLimits(), Calibrations: w.store,
+		Timeout: time.Minute, WorkspaceBytes: w.bytes, OutputBytes: 1 << 20,
+	})
+	must.Do(t, err)
+	if v.Status != verifiers.Passed || fmt.Sprint(v.Metadata["branches"]) != "[reflog]" {
+		t.Errorf("%s %s: %v", v.Status, v.Message, v.Metadata["branches"])
+	}
 }
 
 const fix = `sed -i 's/a - b/a + b/' calc/core.py`
