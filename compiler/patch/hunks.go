@@ -3,6 +3,7 @@ package patch
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -29,6 +30,9 @@ func (p *parser) body(f *File) error {
 	return nil
 }
 
+// maxBlank is how many lines the last hunk of a patch may lack for GNU patch, which takes them as blank.
+const maxBlank = 3
+
 // hunk reads a hunk's header and as many lines as it counts.
 func (p *parser) hunk(f *File) error {
 	m := hunkHeader.FindStringSubmatch(p.line())
@@ -43,7 +47,12 @@ func (p *parser) hunk(f *File) error {
 	p.i++
 	for removed > 0 || added > 0 {
 		if p.i >= len(p.lines) {
-			return p.fail("hunk ends early")
+			if !p.foreign || removed != added || removed > maxBlank {
+				return p.fail("hunk ends early")
+			}
+			p.lines[p.i-1] = strings.TrimSuffix(p.lines[p.i-1], "\n") + "\n"
+			p.lines = append(p.lines, slices.Repeat([]string{" \n"}, removed)...)
+			p.padded = true
 		}
 		switch line := p.lines[p.i]; {
 		case line[0] == '+':

@@ -87,7 +87,8 @@ func Parse(text string) ([]File, error) {
 
 // Clean returns the patch in a text that a model or a tool wrote, and says what it has changed. It removes
 // text around the patch, such as the marks of a code block, and binary files without their content. It
-// turns CR LF into LF if the headers have CR LF, too. Every error is an *Error.
+// turns CR LF into LF if the headers have CR LF, too, and adds blank lines that the last hunk lacks. Every error is
+// an *Error.
 func Clean(text string) (clean string, done []string, err error) {
 	p := newParser(text)
 	p.foreign = true
@@ -105,6 +106,9 @@ func Clean(text string) (clean string, done []string, err error) {
 	}
 	if p.skipped {
 		done = append(done, "text around the patch")
+	}
+	if p.padded {
+		done = append(done, "blank lines at the end of the last hunk")
 	}
 	var all strings.Builder
 	for _, f := range files {
@@ -148,6 +152,7 @@ type parser struct {
 	// foreign skips text between files, and takes binary files without content; skipped says
 	// that there was such text.
 	foreign, skipped bool
+	padded           bool // the last hunk lacked blank lines
 }
 
 func (p *parser) fail(format string, args ...any) error {

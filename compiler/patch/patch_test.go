@@ -67,6 +67,7 @@ func TestClean(t *testing.T) {
 		{"a sentence after it", one + "That is all.\n", one, []string{"text around the patch"}},
 		{"CR LF", strings.ReplaceAll(one, "\n", "\r\n"), one, []string{"CR LF"}},
 		{"CR LF in lines of files", "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\r\n+b\r\n", "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\r\n+b\r\n", nil},
+		{"no blank lines at the end of the last hunk", "--- a/x\n+++ b/x\n@@ -1,5 +1,5 @@\n-a\n+b\n c\n d", "--- a/x\n+++ b/x\n@@ -1,5 +1,5 @@\n-a\n+b\n c\n d\n \n \n", []string{"blank lines at the end of the last hunk"}},
 		{"a binary file without content", one + stub + two, one + two, []string{`"z.pyc", a binary file without its content`}},
 	}
 	for _, tt := range tests {
@@ -77,6 +78,9 @@ func TestClean(t *testing.T) {
 			}
 			must.Equal(t, tt.done, done)
 		})
+	}
+	if _, _, err := patch.Clean("--- a/x\n+++ b/x\n@@ -1,5 +1,5 @@\n-a\n+b\n"); err == nil || !strings.Contains(err.Error(), "hunk ends early") {
+		t.Error(err)
 	}
 	if _, _, err := patch.Clean("Here:\n```\n--- a/x\n+++ b/x\n@@ -1,3 +1 @@\n-a\n```\n"); err == nil || !strings.Contains(err.Error(), "line 7 of the patch: line of a hunk") {
 		t.Error(err)
