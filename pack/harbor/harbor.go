@@ -5,10 +5,10 @@ package harbor
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"reflect"
 	"regexp"
@@ -283,13 +283,30 @@ func (t *task) toml(v any) (unknown []string, ok bool) {
 	}
 	var all map[string]any
 	_ = toml.Unmarshal([]byte(text), &all) // was decoded above
-	_, err = json.Marshal(all)
-	var number *json.UnsupportedValueError
-	if errors.As(err, &number) {
-		t.wrong(harborFile, 0, "write a number, or leave the key out", "a value is %s", strings.ToLower(number.Str))
-		return nil, false
+	strange := notFinite("", all)
+	for _, key := range strange {
+		t.wrong(harborFile, 0, "write a number, or leave the key out", "%s is nan or inf", key)
 	}
-	return unknown, true
+	return unknown, len(strange) == 0
+}
+
+// notFinite returns the keys of numbers in a value that are nan or inf, such as steps[0].min_reward.
+func notFinite(key string, value any) (keys []string) {
+	switch v := value.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			keys = []string{key}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			keys = append(keys, notFinite(strings.TrimPrefix(key+"."+name, "."), v[name])...)
+		}
+	case []any:
+		for i, element := range v {
+			keys = append(keys, notFinite(fmt.Sprintf("%s[%d]", key, i), element)...)
+		}
+	}
+	return keys
 }
 
 // check records a problem for each invalid value, and for each feature that sandboxes do not
