@@ -378,6 +378,23 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// TestTexts: a text becomes one that another assertion expects, so that no spelling shows that it has changed.
+func TestTexts(t *testing.T) {
+	file := contrast.File{Path: "t.py", Text: "def test_a():\n    assert f(7) == 'seven'\n    assert f(15) == 'fifteen'\n    assert f(1) == ['one']\n"}
+	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{file}, contrast.Options{Each: true})
+	must.Do(t, err)
+	var got []string
+	for _, e := range found.Edits {
+		if old := file.Text[e.Start:e.End]; old != "'one'" {
+			got = append(got, old+" to "+e.New)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"'fifteen' to 'seven'", "'seven' to 'fifteen'"}; !slices.Equal(got, want) {
+		t.Errorf("changed are %q, want %q", got, want)
+	}
+}
+
 // TestCanary: every test of a file fails where it ends, and only there.
 func TestCanary(t *testing.T) {
 	const text = "import unittest\nran = []\ndef helper(): pass\ndef test_a():\n    ran.append(1)  # a comment\nclass T(unittest.TestCase):\n    def test_b(self): ran.append(2)\n    async def test_c(self):\n        if ran:\n            ran.append(3)\ndef test_d():\n    def inner():\n        return 4\n    for _ in range(2):\n        try:\n            ran.append(inner()); return\n        except OSError: pass\n    assert False\n"

@@ -396,11 +396,12 @@ class File:
     def others(self, value, old):
         if isinstance(value, bool):
             return [repr(not value)]
-        if isinstance(value, (int, str)) and "\n" not in old and self.answers[value] > 1:
-            # Where tests expect few answers, as "yes" and "no", a new one would show.
-            often = [repr(v) for v, n in self.answers.items() if n > 1 and type(v) is type(value) and v != value]
-            if often:
-                return self.rng.sample(often, len(often))
+        if isinstance(value, (int, str)) and "\n" not in old and self.answers[value] > isinstance(value, int):
+            # Where tests expect few answers, as "yes" and "no", a new one would show, and a misspelled word shows anywhere.
+            few = self.answers[value] > 1
+            alike = [repr(v) for v, n in self.answers.items() if n > few and type(v) is type(value) and v != value]
+            if alike:
+                return self.rng.sample(alike, len(alike))
         if isinstance(value, (int, float, str, bytes)):
             return self.digits(value, old) if isinstance(value, (int, float)) else self.texts(value, old)
         return {list: ["[0]", "[1]"], tuple: ["(0,)", "(1,)"], dict: ["{0: 1}", "{1: 1}"]}.get(type(value), [])
