@@ -107,7 +107,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	if err := s.indexEgress(ctx); err != nil {
 		d.Missing = append(d.Missing, record.EgressFile+": "+err.Error())
 	}
-	d.Egress = s.egressOf(a, d, share)
+	d.Egress = s.egressOf(a, rec.Try, d, share)
 	return *d, ctx.Err()
 }
 

@@ -48,14 +48,16 @@ func TestOutside(t *testing.T) {
 
 // TestEgress reads lines written by the proxy's own log.
 func TestEgress(t *testing.T) {
-	records := []a{{task: "t", attempt: 1, try: 1, status: "passed", producer: 60}, {task: "t", attempt: 2, try: 1, status: "passed", producer: 60}}
+	records := []a{{task: "t", attempt: 1, try: 1, status: "passed", producer: 60}, {task: "t", attempt: 2, try: 2, status: "passed", producer: 60}}
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "egress.jsonl"))
 	must.Do(t, err)
 	log := proxy.NewLog(f)
 	s := opened(t, dir, records[0].line(0)+records[1].line(5))
 	at := s.Attempts[1].Started
-	log.Write(proxy.Entry{Time: at.Add(-1), Task: "t", Attempt: 2, Kind: proxy.KindDNS, Host: "early.example", Verdict: proxy.Deny})
+	log.Try = 1
+	log.Write(proxy.Entry{Time: at.Add(1), Task: "t", Attempt: 2, Kind: proxy.KindDNS, Host: "early.example", Verdict: proxy.Deny}) // the clock was set back
+	log.Try = 2
 	log.Write(proxy.Entry{Time: at, Task: "other", Attempt: 2, Kind: proxy.KindDNS, Host: "other.example", Verdict: proxy.Deny})
 	_, err = f.WriteString("no entry\n")
 	must.Do(t, err)

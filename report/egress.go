@@ -60,6 +60,7 @@ type egressIndex struct {
 type egressLine struct {
 	Task    string    `json:"task"`
 	Attempt int       `json:"attempt"`
+	Try     int       `json:"try"`
 	Time    time.Time `json:"time"`
 	Entry
 }
@@ -124,8 +125,8 @@ func (i *egressIndex) add(verdict string, offset int64) {
 	}
 }
 
-// egressOf returns an attempt's egress; nil if nothing was logged.
-func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
+// egressOf returns the egress of an attempt, of which a try is the last; nil if nothing was logged.
+func (s *Source) egressOf(a Attempt, try int, d *Detail, most int) *Egress {
 	index := s.egress[record.AttemptKey{Task: a.Task, Number: a.Number}]
 	if index == nil {
 		return nil
@@ -142,7 +143,7 @@ func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
 		l, err := lines.NewReader(io.NewSectionReader(f, offset, maxEntry), offset, maxEntry).Next()
 		var entry egressLine
 		if err == nil && json.Unmarshal(l.Text, &entry) == nil {
-			e.Entries = append(e.Entries, entry.shown(a.Started))
+			e.Entries = append(e.Entries, entry.shown(try))
 		}
 	}
 	e.More = e.Allowed + e.Denied + e.Errors - len(e.Entries)
@@ -150,9 +151,9 @@ func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
 }
 
 // shown cuts an entry's texts, which the sandbox may have chosen.
-func (l egressLine) shown(started time.Time) Entry {
+func (l egressLine) shown(try int) Entry {
 	e := l.Entry
-	e.At, e.Earlier = stamp(l.Time), !started.IsZero() && l.Time.Before(started)
+	e.At, e.Earlier = stamp(l.Time), l.Try < try
 	for _, text := range []*string{&e.Kind, &e.Verdict, &e.Host, &e.Reason, &e.Rule, &e.Method, &e.Path, &e.Model} {
 		*text = cutText(*text, 200).Head
 	}

@@ -38,6 +38,9 @@ func ReadOriginal(dir string, trust record.Trust) (*Original, error) {
 		o.attempts = max(o.attempts, rec.Attempt)
 		return nil
 	})
+	if err == nil && len(o.records) == 0 {
+		err = errors.New("the run has no records")
+	}
 	if err != nil {
 		return nil, compiler.Problems{{File: filepath.Join(dir, record.RecordsFile), Message: withHint(err).Error()}}
 	}

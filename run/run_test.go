@@ -635,6 +635,9 @@ func TestNoTasks(t *testing.T) {
 		if summary, err := runs(t.Context(), cfg); err != nil || summary.Total != 0 || summary.Verification() != "complete" {
 			t.Errorf("%s: %s, %v", name, summary, err)
 		}
+		if _, err := judgeAgain(cfg, cfg.Output); err == nil || !strings.Contains(err.Error(), "the run has no records") {
+			t.Errorf("%s, judged again: %v", name, err)
+		}
 	}
 }
 
