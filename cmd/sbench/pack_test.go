@@ -456,6 +456,7 @@ ADD --chown=app files.tar.gz data.txt /opt/
 RUN --mount=type=bind,source=sub,target=sub,rw --mount=from=one,source=/listing,target=/mnt/listing --mount=type=tmpfs,target=/scratch \
     touch sub/x /scratch/y && test -e sub/x && cat sub/inner /mnt/listing > /mounted && ! touch /mnt/listing
 RUN test ! -e sub/x && test ! -e /mnt/listing && test ! -e /scratch/y
+VOLUME /srv/state /srv/work
 USER app
 RUN id -un > ~/made
 `,
@@ -470,7 +471,7 @@ RUN id -un > ~/made
 			}
 		}
 	})
-	for n, want := range []int{0, 10} { // steps that were there
+	for n, want := range []int{0, 11} { // steps that were there
 		code, stderr := buildOwn(t, files, ref)
 		if got := strings.Count(stderr, "as before"); code != codeMeasured || got != want {
 			t.Fatalf("build %d: exit code %d, %d steps as before\n%s", n+1, code, got, stderr)
@@ -490,9 +491,9 @@ RUN id -un > ~/made
 	must.Do(t, err)
 	defer func() { must.Do(t, sandbox.Close(context.Background())) }()
 	exit, err := sandbox.Exec(t.Context(), runtime.Process{Wall: time.Minute, Args: []string{"sh", "-c",
-		"pwd; cat /etc/greeting /two/listing /etc/copied in/inner ~/made /mounted /opt/data.txt; stat -c '%U %a' /opt/bin/tool; test -e /etc/issue && echo issue; echo $GREETING; id -un"}})
+		"pwd; cat /etc/greeting /two/listing /etc/copied in/inner ~/made /mounted /opt/data.txt; stat -c '%U %a' /opt/bin/tool /srv/state; test -e /etc/issue && echo issue; echo $GREETING; id -un"}})
 	must.Do(t, err)
-	if want := "/srv/work\nhello world 3\napp\napp\ndata\ninner\napp\ninner\napp\napp\ndata\napp 750\nhello world\napp\n"; exit.Stdout.String() != want {
+	if want := "/srv/work\nhello world 3\napp\napp\ndata\ninner\napp\ninner\napp\napp\ndata\napp 750\nroot 755\nhello world\napp\n"; exit.Stdout.String() != want {
 		t.Errorf("%v: %q, want %q", exit, exit.Stdout, want)
 	}
 	from := "FROM " + containerdtest.Image + "\n"

@@ -3,8 +3,8 @@
 // begin with the same steps use again.
 //
 // It supports what most task images need: FROM (also several stages), RUN, COPY, ADD of local
-// files and archives, ENV, ARG, WORKDIR, USER, SHELL, LABEL, EXPOSE, CMD and ENTRYPOINT. Anything
-// else that changes the image is an error that names its line.
+// files and archives, ENV, ARG, WORKDIR, VOLUME, USER, SHELL, LABEL, EXPOSE, CMD and ENTRYPOINT. Anything else that changes
+// the image is an error that names its line.
 package build
 
 import (
@@ -303,9 +303,9 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 		}
 		s.workdir = dir
 		s.change(func(c *ocispec.ImageConfig) { c.WorkingDir = dir })
-		return s.layered(ctx, digest("workdir", s.key, dir), "WORKDIR "+dir, func(u *upper) error {
-			return layer.MakeParents(u.to, u.image, path.Join(u.resolve(dir), "x"))
-		})
+		return s.directories(ctx, "workdir", []string{dir})
+	case *instructions.VolumeCommand: // a container of the image has the directories
+		return s.directories(ctx, "volume", c.Volumes)
 	case *instructions.UserCommand:
 		s.user = c.User
 		s.change(func(config *ocispec.ImageConfig) { config.User = c.User })
@@ -315,6 +315,19 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 		return s.describe(c)
 	}
 	return nil
+}
+
+// directories is the step of an instruction that makes directories, unless they are there.
+func (s *stage) directories(ctx context.Context, instruction string, dirs []string) error {
+	key := digest(slices.Concat([]string{instruction, s.key}, dirs)...)
+	return s.layered(ctx, key, strings.ToUpper(instruction)+" "+strings.Join(dirs, " "), func(u *upper) error {
+		for _, dir := range dirs {
+			if err := layer.MakeParents(u.to, u.image, path.Join(u.resolve(path.Join("/", dir)), "x")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // variables returns the arguments and the ENV of the stage, which hide variables of the image. The last one of a name counts.
@@ -347,7 +360,7 @@ func (s *stage) describe(c instructions.Command) error {
 			}
 			config.Labels = labels
 		})
-	case *instructions.ExposeCommand, *instructions.VolumeCommand, *instructions.HealthCheckCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
+	case *instructions.ExposeCommand, *instructions.HealthCheckCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
 		// They have no effect in a sandbox.
 	case *instructions.OnbuildCommand:
 		s.triggers = true // no other image is made of this one
