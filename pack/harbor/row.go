@@ -177,7 +177,9 @@ func (b *builder) complete(t *task, p *terminalTask) {
 		row.Eval["expected_state"] = map[string]any{"path": path.Join(row.ID, "solution")}
 	}
 	maps.Copy(row.Eval, given(map[string]any{"expected_changes": p.changes()}))
-	maps.Copy(row.Environment, given(map[string]any{"candidate": "machine", "capabilities": "packages", "keep_processes": b.keepsProcesses(t, *p)}))
+	keeps := b.keepsProcesses(t, *p)
+	t.refuse(keeps && row.Step != nil, "let the tests start it, or write a task without steps", "the tests need a process that the solution leaves, which a step does not keep")
+	maps.Copy(row.Environment, given(map[string]any{"candidate": "machine", "capabilities": "packages", "keep_processes": keeps}))
 	row.Metadata["source"] = map[string]any{"format": t.form, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
 	var seen []string
 	for _, f := range p.public {
