@@ -17,12 +17,14 @@ import (
 )
 
 // A server looks at the records every viewLooks, and a browser waits at most viewWaits for an answer. Before
-// the next page it waits viewRests, or viewTimes as long as the last page took.
+// the next page it waits viewRests, or viewTimes as long as the last page took. Making and sending a page takes at most
+// viewEnds: a browser that stops reading must not keep others waiting.
 const (
 	viewLooks = 500 * time.Millisecond
 	viewWaits = 20 * time.Second
 	viewRests = 2 * time.Second
 	viewTimes = 10
+	viewEnds  = 5 * time.Minute
 )
 
 // A Server serves the page of runs on loopback, while their records grow. Its address contains a secret, because
@@ -38,7 +40,7 @@ type Server struct {
 
 // Serve serves the page on l, which it closes, until ctx ends.
 func (v *Server) Serve(ctx context.Context, l net.Listener) error {
-	server := &http.Server{Handler: v.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{Handler: v.Handler(), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: viewEnds, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

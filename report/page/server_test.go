@@ -2,6 +2,8 @@ package page_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/page"
 	"github.com/securebench/sbench/run/record"
@@ -71,5 +74,26 @@ func TestServer(t *testing.T) {
 		}
 		must.Do(t, os.Remove(records))
 		get("/secret/", http.StatusInternalServerError)
+	})
+}
+
+// TestStalledBrowser: a browser that stops reading does not get the page for ever.
+func TestStalledBrowser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		browser, connection := net.Pipe()
+		none := func(context.Context) ([]*report.Source, error) { return nil, nil }
+		served := make(chan error, 1)
+		go func() {
+			served <- (&page.Server{Open: none, Secret: "secret"}).Serve(t.Context(), proxy.OneConn(connection))
+		}()
+		_, err := io.WriteString(browser, "GET /secret/ HTTP/1.1\r\nHost: x\r\n\r\n")
+		must.Do(t, err)
+		time.Sleep(time.Hour)
+		_ = browser.SetDeadline(time.Now().Add(time.Minute))
+		if text, err := io.ReadAll(browser); err != nil || len(text) > 0 {
+			t.Errorf("after an hour, the browser read %d bytes (%v)", len(text), err)
+		}
+		_ = browser.Close()
+		<-served
 	})
 }
