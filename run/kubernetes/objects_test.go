@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"errors"
+	"path"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestTexts(t *testing.T) {
 	must.Equal(t, command, pod.InitContainers[0].Command)
 	must.Equal(t, append(command, "--shard", "auto/2", "--resume"), pod.Containers[0].Command)
 	got := []string{
-		pod.Containers[0].Image, pod.Volumes[0].PersistentVolumeClaim.ClaimName, pod.Containers[0].Env[0].Value, pod.Containers[0].Env[1].Value, pod.Volumes[2].HostPath.Path,
+		pod.Containers[0].Image, pod.Volumes[0].PersistentVolumeClaim.ClaimName, pod.Containers[0].Env[0].Value, path.Dir(pod.Containers[0].Env[1].Value), pod.Volumes[2].HostPath.Path,
 		pod.ImagePullSecrets[0].Name, pod.NodeSelector["a"], pod.Tolerations[0].Key,
 	}
 	want := append(texts[:6:6], texts[7], texts[8])
