@@ -65,7 +65,7 @@ var (
 	latexFraction = expression(`\\[dt]?frac *(?:\{([^{}]*)\}|(\d)) *(?:\{([^{}]*)\}|(\d))`)
 	subscript     = expression(`([\p{L})])\}?(?:_\{?|<sub>)(\d+)(?:\}|</sub>)?`)
 	latexCommand  = expression(`\\(?:(?:text|math)[a-z]*|ce|left|right|displaystyle|boxed)\b`)
-	latexSymbols  = strings.NewReplacer("$$", "", "{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", `\neg`, "not ", `\%`, "%", `\$`, "$",
+	latexSymbols  = strings.NewReplacer("$$", "", "{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", "sqrt(", "√(", `\neg`, "not ", `\%`, "%", `\$`, "$",
 		`\pi`, "π", `^\circ`, "", `^{\circ}`, "", `\{`, "", `\}`, "", `\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\;`, " ", `\ `, " ", "{", "", "}", "")
 	initials = expression(`\b\p{L}\.(?: ?\p{L}\.)+`)
 	bullet   = expression(`^[ \t]*(?:[-*+•] +|#+ +)+`)
@@ -73,7 +73,7 @@ var (
 
 // plain returns a clean text in one line, without commands of LaTeX and the dots of initials.
 func plain(s string) string {
-	if strings.ContainsAny(s, `\{_$<`) {
+	if strings.ContainsAny(s, `\{_$<(`) {
 		s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$2/$3$4"), "$1$2")
 		s = latexSymbols.Replace(latexCommand().ReplaceAllString(s, ""))
 	}

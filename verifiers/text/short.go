@@ -27,7 +27,7 @@ var (
 	hasSymbols = expression(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
 	beside     = expression(`(` + found + `)(?:[ ,($%]*\bor \$?` + found + `|/\p{L})`) // "3/4 (or 75%)", "$26/day"
 	// part is an answer within a longer formula, and row an answer of numbers beside other numbers.
-	part    = expression(`[\d+×√]` + found + `|\+ ` + found + `|` + found + ` ?[+×^√]`)
+	part    = expression(`\d` + found + `|[+×√] ?` + found + `|` + found + ` ?[+×^√]`)
 	row     = expression(`\d ?[,;] ?` + found + `|` + found + ` ?[,;] ?[-+]?\d`)
 	premise = expression(`^.*` + so + `(.*[\d` + textRange + `].*)$`)
 )
@@ -109,7 +109,7 @@ func (s Short) judge(said sentence, accepted, question []token) string {
 	isOther := func(t token) bool {
 		return t.isNumber && !isDay(t) && !(has(question, t) && !has(question, accepted[0]))
 	}
-	if !strings.ContainsFunc(rest, isMark) || slices.ContainsFunc(tokenize(rest).words, isOther) {
+	if !strings.ContainsFunc(rest, isMark) || part().MatchString(rest) || slices.ContainsFunc(tokenize(rest).words, isOther) {
 		return Several
 	}
 	return ""
