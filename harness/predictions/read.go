@@ -209,6 +209,9 @@ func (r *reader) prediction(ctx context.Context, text []byte, line int, id strin
 			found = append(found, key)
 		}
 	}
+	if len(found) > 1 {
+		found = slices.DeleteFunc(found, func(key string) bool { return kindOf(fields[key]) == document.Null })
+	}
 	if len(found) != 1 {
 		r.wrong(line, "", "", "a prediction for %q, a %s, has one of %s, found %d", id, task.Family().Name, strings.Join(keys, ", "), len(found))
 		return nil

@@ -58,6 +58,7 @@ func TestRead(t *testing.T) {
 		{"no id", "s.jsonl", `{"answer": "1"}`, nil, "s.jsonl:1: the prediction names no task: it has no id, instance_id, task_id"},
 		{"another task", "s.jsonl", `{"id": "txet", "answer": "1"}`, nil, `s.jsonl:1: the pack has no task "txet" (did you mean "text"?)`},
 		{"no answer", "s.jsonl", `{"id": "text", "completion": "1"}`, nil, `s.jsonl:1: a prediction for "text", a short_answer, has one of answer, text, response, candidate_text, found 0`},
+		{"null is no second answer", "s.jsonl", `{"id": "text", "answer": "1", "text": null}`, map[string][]candidate.Candidate{"text": {{Text: "1"}}}, ""},
 		{"two answers", "s.jsonl", `{"id": "text", "answer": "1", "text": "2"}`, nil, `found 2`},
 		{"a number", "s.jsonl", `{"id": "text", "answer": 2}`, nil, "s.jsonl:1: $.answer: expected text, found"},
 		{"a directory's task", "s.jsonl", `{"id": "files", "answer": "x"}`, nil, "is not a text (give a directory"},
