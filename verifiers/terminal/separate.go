@@ -50,17 +50,16 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 		return v, err
 	}
 	defer func() { err = errors.Join(err, vol.Close()) }()
-	exit, err := collect(ctx, e, in, eval, vol.Path())
-	again := func(ctx context.Context, left runtime.Sandbox) error {
-		beside := in
-		beside.Left = left
-		_, err := collect(ctx, e, beside, eval, vol.Path())
-		return err
+	alone := in
+	alone.Left = nil
+	collected := func(in verifiers.Input) func() (runtime.Exit, error) {
+		return func() (runtime.Exit, error) { return collect(ctx, e, in, eval, vol.Path()) }
 	}
+	exit, kept, err := beside(ctx, in.Left, collected(in), collected(alone))
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted): // the candidate's machine has no shell, and so leaves nothing
 		exit = runtime.Exit{Reason: runtime.Exited, Code: 127}
-	case err != nil && prevented(ctx, in.Left, again):
+	case kept:
 		return keptOut("the sandbox that collects the artifacts does not start"), nil
 	case err != nil:
 		return v, fmt.Errorf("collect artifacts: %w", err)
@@ -73,13 +72,13 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	if err = errors.Join(err, root.Close()); err != nil {
 		return v, err
 	}
-	kept := in.Left != nil
+	left := in.Left != nil
 	in.Image, in.Sidecars, in.Left = in.CheckerImage, nil, nil
 	v, err = (&terminalCheck{engine: e, in: in, eval: eval, image: in.Image, separate: true, artifacts: artifacts, capabilities: capabilities}).verify(ctx)
 	if err != nil {
 		return v, err
 	}
-	if kept {
+	if left {
 		v = v.With("processes", "kept")
 	}
 	if !exit.Success() {

@@ -195,13 +195,13 @@ func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error
 	if c.passed != nil {
 		return *c.passed, nil
 	}
-	ran, err := c.execute(ctx, c.unchanged)
+	ran, kept, err := c.beside(ctx, c.unchanged)
 	switch {
 	case errors.Is(err, runtime.ErrDenied):
 		return verifiers.Fail(verifiers.CommandDenied, "the tester file denies the checker's command"), nil
 	case errors.Is(err, runtime.ErrNotStarted):
 		return c.notStarted(), nil
-	case err != nil && prevented(ctx, c.in.Left, c.again):
+	case kept:
 		return keptOut("the checker's sandbox does not start"), nil
 	case err != nil:
 		return verifiers.Verdict{}, err
@@ -230,10 +230,19 @@ func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error
 	return v, err
 }
 
-// prevented reports whether the processes that the harness left keep a sandbox from running: run succeeds
-// without them, and then fails beside them again. They may not turn a failure into an error.
-func prevented(ctx context.Context, left runtime.Sandbox, run func(ctx context.Context, beside runtime.Sandbox) error) bool {
-	return left != nil && run(ctx, nil) == nil && run(ctx, left) != nil && ctx.Err() == nil
+// beside runs what runs beside the processes that the harness left. If that fails, although alone succeeds without
+// them, it runs once more, and its result counts. kept reports that it fails again, for these processes may not turn a
+// failure into an error.
+func beside[T any](ctx context.Context, left runtime.Sandbox, run, alone func() (T, error)) (result T, kept bool, err error) {
+	result, err = run()
+	if err == nil || left == nil || errors.Is(err, runtime.ErrDenied) || errors.Is(err, runtime.ErrNotStarted) {
+		return result, false, err
+	}
+	if _, failed := alone(); failed != nil {
+		return result, false, err
+	}
+	result, err = run()
+	return result, err != nil && ctx.Err() == nil, err
 }
 
 // keptOut returns the verdict on a candidate that prevented what could not be done.
@@ -357,14 +366,9 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.F
 	return without.execute(ctx, files)
 }
 
-// again runs the checker once more, beside the processes of the sandbox left and on the candidate, or with neither.
-func (c *terminalCheck) again(ctx context.Context, left runtime.Sandbox) (err error) {
-	if left == nil {
-		_, err = c.withoutCandidate(ctx, nil)
-	} else {
-		_, err = c.execute(ctx, nil)
-	}
-	return err
+// beside runs the checker on the candidate, beside the processes that the harness left.
+func (c *terminalCheck) beside(ctx context.Context, files []contrast.File) (ran execution, kept bool, err error) {
+	return beside(ctx, c.in.Left, func() (execution, error) { return c.execute(ctx, files) }, func() (execution, error) { return c.withoutCandidate(ctx, nil) })
 }
 
 // An execution is a run of the checker.
@@ -476,14 +480,17 @@ func (c *terminalCheck) redirect(s *suite.Suite, all []contrast.File) {
 
 // Run implements suite.Command. The reference solution is the candidate.
 func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contrast.File) (runtime.Exit, error) {
-	execute := c.execute
+	var ran execution
+	var kept bool
+	var err error
 	if on == suite.Unsolved {
-		execute = c.withoutCandidate
+		ran, err = c.withoutCandidate(ctx, files)
+	} else {
+		ran, kept, err = c.beside(ctx, files)
 	}
-	ran, err := execute(ctx, files)
 	exit := ran.exit
 	switch {
-	case err != nil && on == suite.Candidate && prevented(ctx, c.in.Left, c.again): // as one that passes anything
+	case kept && on == suite.Candidate: // as one that passes anything
 		exit, err = runtime.Exit{Reason: runtime.Exited}, nil
 	case err != nil:
 	case c.redirected && isRedirected(files):
