@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -93,7 +94,9 @@ func TestStalledBrowser(t *testing.T) {
 		if text, err := io.ReadAll(browser); err != nil || len(text) > 0 {
 			t.Errorf("after an hour, the browser read %d bytes (%v)", len(text), err)
 		}
-		_ = browser.Close()
-		<-served
+		must.Do(t, browser.Close())
+		if err := <-served; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("served until %v", err)
+		}
 	})
 }
