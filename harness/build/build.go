@@ -141,7 +141,7 @@ const maxWords = 64 << 20
 var replacing = regexp.MustCompile(`\$\{\w+/`)
 
 // expand puts the values of variables into a word of the Dockerfile.
-func (r *recipe) expand(word string, env []string) (string, error) {
+func (r *recipe) expand(lex *shell.Lex, word string, env []string) (string, error) {
 	longest := 0
 	for _, e := range env {
 		longest = max(longest, len(e))
@@ -152,7 +152,7 @@ func (r *recipe) expand(word string, env []string) (string, error) {
 	case r.words+len(word)+strings.Count(word, "$")*longest > maxWords:
 		return "", fmt.Errorf("its words may have more than %d bytes with the values of their variables", maxWords)
 	}
-	text, _, err := r.lex.ProcessWord(word, shell.EnvsFromSlice(env))
+	text, _, err := lex.ProcessWord(word, shell.EnvsFromSlice(env))
 	r.words += len(text)
 	return text, err
 }
@@ -168,7 +168,7 @@ func (r *recipe) declare(args []instructions.ArgCommand) error {
 			if pair.Value == nil {
 				continue
 			}
-			value, err := r.expand(*pair.Value, environment.Environ(r.global))
+			value, err := r.expand(r.lex, *pair.Value, environment.Environ(r.global))
 			if err != nil {
 				return Fault{fmt.Errorf("%s: ARG %s: %w", r.file, pair.Key, err)}
 			}
@@ -188,6 +188,7 @@ type stage struct {
 	user, workdir string
 	shell         []string
 	triggers      bool // it has an ONBUILD
+	commanded     bool // it has a CMD
 	changes       []func(*ocispec.ImageConfig)
 	line          int
 }
@@ -206,13 +207,8 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 	if len(st.Location) > 0 {
 		s.line = st.Location[0].Start.Line
 	}
-	base, err := r.expand(st.BaseName, environment.Environ(r.global))
-	if err == nil && base == "" {
-		err = fmt.Errorf("FROM %s names no image: give the ARG before it a value", st.BaseName)
-	}
-	if err != nil {
-		err = Fault{err}
-	} else {
+	base, err := r.base(st)
+	if err == nil {
 		err = s.from(ctx, base)
 	}
 	for _, c := range st.Commands {
@@ -234,6 +230,23 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 	return s, err
 }
 
+// base returns what a FROM names. It is a Fault if that is nothing, or for another platform than this machine's.
+func (r *recipe) base(st instructions.Stage) (string, error) {
+	env := environment.Environ(r.global)
+	name, err := r.expand(r.lex, st.BaseName, env)
+	platform, platformErr := r.expand(r.lex, st.Platform, env)
+	if err = errors.Join(err, platformErr); err == nil && name == "" {
+		err = fmt.Errorf("FROM %s names no image: give the ARG before it a value", st.BaseName)
+	}
+	if own := "linux/" + goruntime.GOARCH; err == nil && platform != "" && !strings.HasPrefix(platform+"/", own+"/") { // a variant may follow
+		err = fmt.Errorf("FROM --platform=%s on %s is %w", platform, own, errUnsupported)
+	}
+	if err != nil {
+		return "", Fault{err}
+	}
+	return name, nil
+}
+
 // from begins the stage with an image or an earlier stage.
 func (s *stage) from(ctx context.Context, base string) error {
 	if earlier, ok := s.stages[strings.ToLower(base)]; ok {
@@ -242,7 +255,7 @@ func (s *stage) from(ctx context.Context, base string) error {
 		}
 		line := s.line
 		*s = *earlier
-		s.args, s.line, s.env, s.changes = map[string]string{}, line, slices.Clone(s.env), slices.Clone(s.changes)
+		s.line, s.commanded, s.args, s.env, s.changes = line, false, maps.Clone(s.args), slices.Clone(s.env), slices.Clone(s.changes)
 		return nil
 	}
 	if base == "scratch" {
@@ -263,14 +276,27 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func (s *stage) do(ctx context.Context, c instructions.Command) error {
-	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
-		err := e.Expand(func(word string) (string, error) {
-			return s.expand(word, slices.Concat(s.image.Env, s.variables()))
-		})
-		if err != nil {
-			return Fault{err}
+// substitute puts the values of variables into an instruction.
+func (s *stage) substitute(c instructions.Command) (err error) {
+	with := func(lex *shell.Lex) instructions.SingleWordExpander {
+		return func(word string) (string, error) {
+			return s.expand(lex, word, slices.Concat(s.image.Env, s.variables()))
 		}
+	}
+	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
+		err = e.Expand(with(s.lex))
+	}
+	if e, ok := c.(instructions.SupportsSingleWordExpansionRaw); ok && err == nil { // the text of a here-document keeps its quotes
+		text := shell.NewLex('\\')
+		text.SkipProcessQuotes = true
+		err = e.ExpandRaw(with(text))
+	}
+	return err
+}
+
+func (s *stage) do(ctx context.Context, c instructions.Command) error {
+	if err := s.substitute(c); err != nil {
+		return Fault{err}
 	}
 	switch c := c.(type) {
 	case *instructions.RunCommand:
@@ -303,9 +329,9 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 		}
 		s.workdir = dir
 		s.change(func(c *ocispec.ImageConfig) { c.WorkingDir = dir })
-		return s.directories(ctx, "workdir", []string{dir})
+		return s.directories(ctx, "workdir", s.user, []string{dir})
 	case *instructions.VolumeCommand: // a container of the image has the directories
-		return s.directories(ctx, "volume", c.Volumes)
+		return s.directories(ctx, "volume", "", c.Volumes)
 	case *instructions.UserCommand:
 		s.user = c.User
 		s.change(func(config *ocispec.ImageConfig) { config.User = c.User })
@@ -317,16 +343,15 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	return nil
 }
 
-// directories is the step of an instruction that makes directories, unless they are there.
-func (s *stage) directories(ctx context.Context, instruction string, dirs []string) error {
-	key := digest(slices.Concat([]string{instruction, s.key}, dirs)...)
+// directories is the step of an instruction that makes directories for a user, unless they are there.
+func (s *stage) directories(ctx context.Context, instruction, user string, dirs []string) error {
+	key := digest(slices.Concat([]string{instruction, s.key, user}, dirs)...)
 	return s.layered(ctx, key, strings.ToUpper(instruction)+" "+strings.Join(dirs, " "), func(u *upper) error {
+		err := u.setOwner(user, "")
 		for _, dir := range dirs {
-			if err := layer.MakeParents(u.to, u.image, path.Join(u.resolve(path.Join("/", dir)), "x")); err != nil {
-				return err
-			}
+			err = cmp.Or(err, u.makeParents(path.Join(u.resolve(path.Join("/", dir)), "x")))
 		}
-		return nil
+		return err
 	})
 }
 
@@ -347,10 +372,14 @@ func (s *stage) describe(c instructions.Command) error {
 	switch c := c.(type) {
 	case *instructions.CmdCommand:
 		args := s.arguments(c.ShellDependantCmdLine)
+		s.commanded = true
 		s.change(func(config *ocispec.ImageConfig) { config.Cmd = args })
 	case *instructions.EntrypointCommand:
 		args := s.arguments(c.ShellDependantCmdLine)
-		s.change(func(config *ocispec.ImageConfig) { config.Entrypoint, config.Cmd = args, nil })
+		s.change(func(config *ocispec.ImageConfig) { config.Entrypoint = args })
+		if !s.commanded { // the base image's CMD is for its own entry point
+			s.change(func(config *ocispec.ImageConfig) { config.Cmd = nil })
+		}
 	case *instructions.LabelCommand:
 		s.change(func(config *ocispec.ImageConfig) {
 			labels := map[string]string{}

@@ -82,7 +82,7 @@ func (s *stage) volume(ctx context.Context) (root *os.Root, closeVolume func() e
 type upper struct {
 	to, image *os.Root
 	uid, gid  int
-	mode      fs.FileMode // of files; 0 keeps theirs
+	mode      fs.FileMode // of files and directories; 0 keeps theirs
 }
 
 // resolve returns the path in the overlay to which p leads, relative to its root.
@@ -356,10 +356,13 @@ func (u *upper) extract(archive *tar.Reader, h *tar.Header, dir string, owned bo
 	if h.Typeflag == tar.TypeXGlobalHeader || at == "." {
 		return nil
 	}
+	if err := u.makeParents(at); err != nil {
+		return err
+	}
 	if h.Typeflag == tar.TypeDir {
 		return errors.Join(into.makeDirectory(at, mode), u.to.Lchown(at, into.uid, into.gid), u.to.Chmod(at, mode))
 	}
-	if err := errors.Join(u.to.RemoveAll(at), layer.MakeParents(u.to, u.image, at)); err != nil {
+	if err := u.to.RemoveAll(at); err != nil {
 		return err
 	}
 	switch h.Typeflag {
@@ -386,7 +389,7 @@ func (u *upper) copyTree(ctx context.Context, source tree, name, at string) erro
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := source.Readlink(p)
 			if err == nil {
-				err = layer.MakeParents(u.to, u.image, to)
+				err = u.makeParents(to)
 			}
 			if err == nil {
 				_ = u.to.Remove(to)
@@ -406,17 +409,34 @@ func (u *upper) copyTree(ctx context.Context, source tree, name, at string) erro
 
 // makeDirectory makes a directory, unless the image has it.
 func (u *upper) makeDirectory(at string, mode fs.FileMode) error {
-	if err := layer.MakeParents(u.to, u.image, path.Join(at, "x")); err != nil {
+	if err := u.makeParents(path.Join(at, "x")); err != nil {
 		return err
 	}
 	if info, err := u.image.Lstat(at); err == nil && info.IsDir() {
 		return nil // it keeps its owner and mode
 	}
-	return errors.Join(u.to.Lchown(at, u.uid, u.gid), u.to.Chmod(at, mode.Perm()))
+	return errors.Join(u.to.Lchown(at, u.uid, u.gid), u.to.Chmod(at, cmp.Or(u.mode, mode.Perm())))
+}
+
+// makeParents makes the directories above name. Directories that are new get the owner.
+func (u *upper) makeParents(name string) error {
+	var made []string
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		_, err := u.to.Lstat(dir)
+		_, imageErr := u.image.Lstat(dir)
+		if err != nil && imageErr != nil {
+			made = append(made, dir)
+		}
+	}
+	err := layer.MakeParents(u.to, u.image, name)
+	for _, dir := range made {
+		err = cmp.Or(err, u.to.Lchown(dir, u.uid, u.gid))
+	}
+	return err
 }
 
 func (u *upper) write(at string, from io.Reader, mode fs.FileMode) error {
-	if err := layer.MakeParents(u.to, u.image, at); err != nil {
+	if err := u.makeParents(at); err != nil {
 		return err
 	}
 	f, err := u.to.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -424,10 +444,7 @@ func (u *upper) write(at string, from io.Reader, mode fs.FileMode) error {
 		return err
 	}
 	_, err = io.Copy(f, from)
-	if u.mode != 0 {
-		mode = u.mode
-	}
-	return errors.Join(err, f.Close(), u.to.Lchown(at, u.uid, u.gid), u.to.Chmod(at, mode))
+	return errors.Join(err, f.Close(), u.to.Lchown(at, u.uid, u.gid), u.to.Chmod(at, cmp.Or(u.mode, mode)))
 }
 
 // tree is a directory that a COPY reads, without what is ignored there.

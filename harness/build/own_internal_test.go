@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/filetest"
@@ -146,8 +149,68 @@ func TestHereDocument(t *testing.T) {
 	}
 }
 
+// TestParents: new directories get the owner and, unless they are only above what is copied, the mode of --chmod. A
+// directory of the image keeps its own.
+func TestParents(t *testing.T) {
+	image := must.OpenRoot(t, t.TempDir())
+	must.Do(t, image.Mkdir("home", 0o700))
+	u := &upper{to: must.OpenRoot(t, t.TempDir()), image: image, uid: os.Getuid(), gid: os.Getgid(), mode: 0o777}
+	own := u.uid
+	if own == 0 { // nobody else may give files away
+		u.uid, u.gid = 7, 8
+	}
+	must.Do(t, errors.Join(u.write("home/a/b/f", strings.NewReader("x"), 0o600), u.makeDirectory("home/a/d", 0o700), u.makeDirectory("home", 0o755)))
+	for name, want := range map[string]struct {
+		uid  int
+		mode fs.FileMode
+	}{"home": {own, 0o700}, "home/a": {u.uid, 0o755}, "home/a/b": {u.uid, 0o755}, "home/a/b/f": {u.uid, 0o777}, "home/a/d": {u.uid, 0o777}} {
+		info, err := u.to.Lstat(name)
+		must.Do(t, err)
+		if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != want.uid || info.Mode().Perm() != want.mode {
+			t.Errorf("%s: of %d, %v", name, uid, info.Mode())
+		}
+	}
+}
+
+// TestCommand: ENTRYPOINT removes a CMD of the base image or of an earlier stage, and keeps one of its own stage. An argument of
+// the earlier stage is there, too.
+func TestCommand(t *testing.T) {
+	for text, want := range map[string]string{
+		"ENTRYPOINT [\"e\"]\n":                               "e",
+		"CMD [\"c\"]\nENTRYPOINT [\"e\"]\n":                  "e c",
+		"CMD [\"c\"]\nFROM first\nENTRYPOINT [\"e\"]\n":      "e",
+		"ENTRYPOINT [\"e\"]\nFROM first\nCMD [\"c\"]\n":      "e c",
+		"ARG A=1\nFROM first\nENV B=$A\nCMD [\"c\"]\n":       "c B=1",
+		"ARG A=1\nFROM first\nARG A=2\nFROM first\nENV B=$A": "base B=1",
+	} {
+		parsed, err := parser.Parse(strings.NewReader("FROM b AS first\n" + text))
+		must.Do(t, err)
+		stages, _, err := instructions.Parse(parsed.AST, nil)
+		must.Do(t, err)
+		r := &recipe{lex: shell.NewLex('\\'), stages: map[string]*stage{}}
+		s := &stage{recipe: r, args: map[string]string{}}
+		for i, st := range stages {
+			if i > 0 {
+				s = &stage{recipe: r}
+				must.Do(t, s.from(t.Context(), st.BaseName))
+			}
+			for _, c := range st.Commands {
+				must.Do(t, s.do(t.Context(), c))
+			}
+			if i == 0 {
+				r.stages["first"] = s
+			}
+		}
+		config := ocispec.ImageConfig{Cmd: []string{"base"}}
+		s.configure(&config)
+		if got := strings.Join(slices.Concat(config.Entrypoint, config.Cmd, config.Env), " "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestArguments: an argument before the first FROM may name another, and the platform's; in a stage, an argument hides a
-// variable of the base image, and ENV hides both.
+// variable of the base image, and ENV hides both. The text of a here-document has their values, unless its name is quoted.
 func TestArguments(t *testing.T) {
 	parsed, err := parser.Parse(strings.NewReader("ARG A=1\nARG B=x$A-$TARGETOS\nFROM b\nARG B\nARG V=2\nENV C=$B-$V W=1\nARG W=2\nENV D=$W\n"))
 	must.Do(t, err)
@@ -162,11 +225,28 @@ func TestArguments(t *testing.T) {
 	if got, want := strings.Join(s.env, " "), "C=x1-linux-2 W=1 D=1"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	for name, want := range map[string]string{"EOF": "it's \"x1-linux-2\" $C\n", "'EOF'": "it's \"$C\" \\$C\n"} {
+		parsed, err := parser.Parse(strings.NewReader("FROM b\nCOPY <<" + name + " /f\nit's \"$C\" \\$C\nEOF\n"))
+		must.Do(t, err)
+		stages, _, err := instructions.Parse(parsed.AST, nil)
+		must.Do(t, err)
+		c := stages[0].Commands[0].(*instructions.CopyCommand)
+		must.Do(t, s.substitute(c))
+		if got := c.SourceContents[0].Data; got != want {
+			t.Errorf("<<%s: %q, want %q", name, got, want)
+		}
+	}
 	if err := s.do(t.Context(), &instructions.EnvCommand{Env: instructions.KeyValuePairs{{Key: "X", Value: "${Y:?is missing}"}}}); !errors.As(err, new(Fault)) {
 		t.Errorf("a variable that has to be set: %v", err)
 	}
 	if _, err := r.stage(t.Context(), instructions.Stage{BaseName: "$NONE"}); !errors.As(err, new(Fault)) {
 		t.Errorf("FROM without an image: %v", err)
+	}
+	if _, err := r.stage(t.Context(), instructions.Stage{BaseName: "b", Platform: "linux/s390x"}); !errors.As(err, new(Fault)) || !errors.Is(err, errUnsupported) {
+		t.Errorf("FROM for another machine: %v", err)
+	}
+	if base, err := r.base(instructions.Stage{BaseName: "b", Platform: "$TARGETPLATFORM"}); base != "b" || err != nil {
+		t.Errorf("FROM for this machine: %q, %v", base, err)
 	}
 	if err := s.do(t.Context(), &instructions.EnvCommand{Env: instructions.KeyValuePairs{{Key: "X", Value: "${W//1/$C}"}}}); !errors.Is(err, errUnsupported) {
 		t.Errorf("a replacement: %v", err)
