@@ -306,8 +306,8 @@ func (t composeReader) ownService(c *composed, own string, service document.Valu
 	})
 }
 
-// idleCommand matches commands that only keep a container alive.
-var idleCommand = regexp.MustCompile(`(sleep (infinity|inf|\d+)|tail -f /dev/null)$`)
+// idleCommand matches commands that only keep a container alive, such as "sh -c sleep infinity".
+var idleCommand = regexp.MustCompile(`^(\S*sh -l?c )?(exec )?(\S*/)?(sleep (infinity|inf|\d+)|tail -f /dev/null)$`)
 
 // composeVariables are the variables that the formats' own harnesses set. Variables for paths and names on
 // the host are left out: they have no meaning here.
