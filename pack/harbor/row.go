@@ -294,10 +294,13 @@ func profiles(text, home string) []string {
 
 // systemFile matches a path at which a checker sees what the image has, unless the task is about it, such as
 // "/usr/bin/x". placed matches where a line of a Dockerfile puts a file: "COPY --chmod=755 tool /usr/bin/" and
-// "RUN echo x > /usr/bin/tool".
+// "RUN echo x > /usr/bin/tool". fetched matches the second form for a program of somebody else's, which tests may trust. continued
+// matches the end of a line that goes on.
 var (
 	systemFile = regexp.MustCompile(`/(bin|sbin|lib(exec|32|64|x32)?|include|python[\d.]*|(dist|site)-packages)/`)
-	placed     = regexp.MustCompile(`(?im)(?:^\s*(?:COPY|ADD)\s+(?:--ch\S+\s+)*[^-\s].*[\s"]|>\s*)(/[\w./+-]+)`)
+	placed     = regexp.MustCompile(`(?im)(?:^\s*(?:COPY|ADD)\s+(?:--ch\S+\s+)*[^-\s].*[\s"]|[^\n;&]*>\s*)(/[\w./+-]+)`)
+	fetched    = regexp.MustCompile(`\b(curl|wget)\s.*>`)
+	continued  = regexp.MustCompile(`\\\r?\n`)
 )
 
 // absolute matches a path in an instruction, and source the file of a program.
@@ -307,13 +310,15 @@ var (
 )
 
 // ownPrograms returns the paths of programs and modules that the task is about, which both instruction and solution name: files
-// that the Dockerfile puts there, and programs outside the distribution's directories whose sources are in the build context.
+// that the Dockerfile puts there without fetching them, and programs outside the distribution's directories whose sources are in the build context.
 func (p terminalTask) ownPrograms(instruction string) (all []string) {
 	dockerfile, _ := find(p.image, "Dockerfile")
 	var paths []string
-	for _, m := range placed.FindAllSubmatch(dockerfile.text, -1) {
-		paths = append(paths, path.Clean(string(m[1])))
-		paths = append(paths, p.copied(string(m[0]), string(m[1]))...)
+	for _, m := range placed.FindAllSubmatch(continued.ReplaceAll(dockerfile.text, []byte(" ")), -1) {
+		if !fetched.Match(m[0]) {
+			paths = append(paths, path.Clean(string(m[1])))
+			paths = append(paths, p.copied(string(m[0]), string(m[1]))...)
+		}
 	}
 	for _, at := range absolute.FindAllString(instruction, -1) {
 		built := func(f taskFile) bool { return source.MatchString(f.path) && stem(f.path) == path.Base(at) }
