@@ -78,7 +78,7 @@ func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 		e.Domains, e.Transparent = nil, false
 	}
 	for _, s := range r.Sidecars {
-		e.Sidecars = append(e.Sidecars, s.Name)
+		e.Sidecars = append(e.Sidecars, s.Names...)
 	}
 	if provider != nil && len(r.Sidecars) > 0 && !e.SidecarsReachProvider {
 		own := *provider

@@ -202,7 +202,8 @@ func TestKeyBesideSidecars(t *testing.T) {
 // watched is an engine of sandboxes. Each calls look when it is asked what has changed in it.
 type watched struct {
 	offline
-	look func()
+	look  func()
+	hosts map[string]string // of the sandboxes that were made
 }
 
 type watchedSandbox struct {
@@ -212,6 +213,7 @@ type watchedSandbox struct {
 
 func (e watched) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	s, err := e.offline.Create(ctx, cfg)
+	e.hosts[cfg.Name] = strings.Join(cfg.Hosts, " ")
 	return watchedSandbox{s, e.look}, err
 }
 
@@ -221,7 +223,7 @@ func (s watchedSandbox) Changes() (runtime.Changes, error) {
 }
 
 // TestSidecarsEndWithHarness: a sidecar, which may have got descriptors from the harness, has ended before anybody looks at
-// what the harness left.
+// what the harness left. All names stand for 127.0.0.1 in both sandboxes.
 func TestSidecarsEndWithHarness(t *testing.T) {
 	var ended atomic.Bool
 	early, looked := false, false
@@ -235,15 +237,18 @@ func TestSidecarsEndWithHarness(t *testing.T) {
 			return fake.Status{}
 		}
 	}}
-	engine := watched{offline{fakes}, func() { looked = true; early = !ended.Load() }}
+	engine := watched{offline{fakes}, func() { looked = true; early = !ended.Load() }, map[string]string{}}
 	view, kind := agentView(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "write"}, "eval": {"checker": {"command": "true"}}, "environment": {"image": "i", "candidate": "machine"}}`)
 	_, err := harness.Command{Args: []string{"solve"}, TaskFile: "task.json"}.Produce(t.Context(), engine, harness.Request{
 		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
-		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(), Sidecars: []service.Sidecar{{Name: "web", Service: service.Service{Args: []string{"serve"}}}},
+		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(), Sidecars: []service.Sidecar{{Names: []string{"web", "shop"}, Service: service.Service{Args: []string{"serve"}}}},
 	})
 	must.Do(t, err)
 	if early || !looked {
 		t.Errorf("looked at what the harness left: %t; before its sidecar had ended: %t", looked, early)
+	}
+	if engine.hosts[harness.SandboxName] != "web shop" || engine.hosts["sidecar web"] != "web shop" {
+		t.Errorf("names of 127.0.0.1: %v", engine.hosts)
 	}
 }
 

@@ -204,7 +204,7 @@ func (a attempt) checkerNetwork(shared bool) func() (runtime.Access, error) {
 	egress := a.cfg.Egress
 	egress.Domains, egress.Log, egress.Transparent = *domains, a.log.Checker(), egress.Transparent && !shared
 	for _, s := range a.task.Environment().Sidecars {
-		egress.Sidecars = append(egress.Sidecars, s.Name)
+		egress.Sidecars = append(egress.Sidecars, s.Names()...)
 	}
 	return func() (runtime.Access, error) { return egress.Open(a.task.ID(), a.number) }
 }

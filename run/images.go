@@ -131,7 +131,7 @@ func (found images) sidecars(task *compiler.Task) []service.Sidecar {
 		image := found[imageKey(s.Image, nil)]
 		all = append(all, service.Sidecar{
 			Service: service.Service{Args: sidecarArgs(image, s), Ready: s.Ready.Args(), Wait: s.Timeout},
-			Name:    s.Name, Image: image, Env: environment.Environ(s.Env),
+			Names:   s.Names(), Image: image, Env: environment.Environ(s.Env),
 		})
 	}
 	return all
@@ -151,7 +151,7 @@ func sidecarArgs(image runtime.Image, s environment.Sidecar) []string {
 func (found images) sidecarImages(task *compiler.Task) map[string]string {
 	all := map[string]string{}
 	for _, s := range found.sidecars(task) {
-		all[s.Name] = s.Image.Digest
+		all[s.Names[0]] = s.Image.Digest
 	}
 	return all
 }

@@ -37,12 +37,15 @@ func TestSidecars(t *testing.T) {
 	serve := func() map[string]any {
 		return map[string]any{"command": []string{"python3", "-c", serveAnswer}, "ready": askAnswer, "timeout_seconds": 60}
 	}
+	renamed := serve()
+	renamed["aliases"] = []string{"shop"}
 	for name, tt := range map[string]struct {
 		sidecar        map[string]any
 		script, status string
 		message        string
 	}{
 		"answers":      {serve(), askAnswer + " > answer.txt", "passed", ""},
+		"another name": {renamed, strings.Replace(askAnswer, "web", "shop", 1) + " > answer.txt", "passed", ""},
 		"wrong answer": {serve(), "echo 41 > answer.txt", "failed", ""},
 		"is another sandbox": {
 			serve(), askAnswer + ` > answer.txt; echo > /tmp/mine; ps=$(cat /proc/[0-9]*/cmdline | tr '\0' ' '); case "$ps" in *serve_""forever*) exit 1;; esac`, "passed", "",

@@ -76,6 +76,7 @@ func (e *Entrypoint) Args(entrypoint []string) []string {
 // A Sidecar is a service in a sandbox of its own.
 type Sidecar struct {
 	Name       string            `key:"name" rule:"required hostname" doc:"The name by which the other sandboxes reach it."`
+	Aliases    []string          `key:"aliases" rule:"hostname" items:"A name." doc:"Further names of 127.0.0.1 in all sandboxes of the task."`
 	Image      string            `key:"image" trim:"space" rule:"required image" doc:"The image of its sandbox."`
 	Entrypoint schema.Command    `key:"entrypoint" doc:"The entry point of the service, by default the image's. It replaces the image's command, too."`
 	Command    schema.Command    `key:"command" doc:"The command of the service, which follows its entry point, by default the image's."`
@@ -83,6 +84,9 @@ type Sidecar struct {
 	Ready      schema.Command    `key:"ready" doc:"A command that succeeds in the service's sandbox as soon as it can be used. It is tried again until then."`
 	Timeout    time.Duration     `key:"timeout_seconds" rule:"null" doc:"How long it may take until the service is ready, by default a minute."`
 }
+
+// Names returns all names by which the other sandboxes reach the sidecar, its own first.
+func (s Sidecar) Names() []string { return append([]string{s.Name}, s.Aliases...) }
 
 // Resources are the limits of a sandbox. Where a field is zero, the limit of the
 // tester file applies. For the first three see [schema.Resources].

@@ -21,6 +21,7 @@ type composed struct {
 	context  []taskFile        // the build context of the task's own sandbox; nil if the file names none
 	lines    []string          // further instructions of its Dockerfile
 	mounted  []taskFile        // further files of its build context
+	names    []string          // by which sidecars reach it
 	sidecars []map[string]any
 	builds   [][]taskFile // the build context of each sidecar's image; nil if the image exists
 }
@@ -30,12 +31,21 @@ func (c composed) hosts() *regexp.Regexp {
 	var names []string
 	for _, s := range c.sidecars {
 		names = append(names, regexp.QuoteMeta(fmt.Sprint(s["name"])))
+		for _, alias := range aliasesOf(s) {
+			names = append(names, regexp.QuoteMeta(alias))
+		}
 	}
 	if names == nil {
 		return nil
 	}
 	name := "(" + strings.Join(names, "|") + ")"
 	return regexp.MustCompile(`(//|@|["'=]|\s-h ?|--host[= ])` + name + `\b|\b` + name + `:\d`)
+}
+
+// aliasesOf returns the further names of a sidecar.
+func aliasesOf(sidecar map[string]any) []string {
+	all, _ := sidecar["aliases"].([]string)
+	return all
 }
 
 var (
@@ -76,6 +86,7 @@ func (b *builder) readCompose(task *task, name, own string) composed {
 			t.wrong(name, k.Line(), "write what it adds into the services", "%s is not supported", k.Text())
 		}
 	}
+	c.names = []string{own}
 	for _, service := range t.inOrder() {
 		s := t.root.Get("services").Get(service)
 		for k, v := range s.Fields() {
@@ -90,12 +101,13 @@ func (b *builder) readCompose(task *task, name, own string) composed {
 		if devices := s.Get("deploy").Get("resources").Get("reservations").Get("devices"); devices.Given() {
 			t.wrong(name, devices.Line(), "leave them out if the task can be solved without", "the service %s needs devices, which are not supported", service)
 		}
-		t.refuseNames(service, own, s)
+		aliases := t.aliases(service, s)
 		if service == own {
+			c.names = append(c.names, aliases...)
 			t.ownService(&c, own, s)
 			continue
 		}
-		t.sidecar(&c, service, s)
+		t.sidecar(&c, service, s, aliases)
 		mine := networks(t.root.Get("services").Get(own))
 		if !slices.ContainsFunc(networks(s), func(network string) bool { return slices.Contains(mine, network) }) {
 			t.wrong(name, s.Get("networks").Line(), "leave networks out if it may", "the service %s has no network of the service %s, which would reach it nevertheless", service, own)
@@ -116,20 +128,29 @@ func (t composeReader) refuseCapability(service string, c document.Value) {
 	}
 }
 
-// refuseNames records a problem with each further name of a service's host. Only the service's own name stands for it here.
-func (t composeReader) refuseNames(service, own string, s document.Value) {
-	const hint = "give the service this name"
-	for network, how := range s.Get("networks").Fields() {
-		if aliases := how.Get("aliases"); aliases.Given() {
-			t.wrong(t.name, aliases.Line(), hint, "the service %s has aliases in the network %s, which are not supported", service, network.Text())
+// aliases returns the further names of a service's host. A name with a dot, which could hide another host, is a problem if it
+// is used.
+func (t composeReader) aliases(service string, s document.Value) (all []string) {
+	f, _ := t.file(t.name)
+	add := func(v document.Value) {
+		name := v.Text()
+		switch {
+		case strings.Contains(name, "$") || name == service || slices.Contains(all, name):
+		case !strings.Contains(name, "."):
+			all = append(all, name)
+		case t.mentions(name) || strings.Count(string(f.text), name) > 1:
+			t.wrong(t.name, v.Line(), "write a name without dots", "the service %s is called %s, too, which is not supported", service, name)
 		}
 	}
-	f, _ := t.file(t.name)
-	name := s.Get("container_name")
-	used := t.mentions(name.Text()) || strings.Count(string(f.text), name.Text()) > 1
-	if service != own && name.Given() && !name.Is(service) && !strings.Contains(name.Text(), "$") && used {
-		t.wrong(t.name, name.Line(), hint, "the service %s is called %s, too, which is not supported", service, name.Text())
+	for _, how := range s.Get("networks").Fields() {
+		for _, alias := range how.Get("aliases").Items() {
+			add(alias)
+		}
 	}
+	if name := s.Get("container_name"); name.Given() {
+		add(name)
+	}
+	return all
 }
 
 // inOrder returns the names of the services, each after those that it depends on.
@@ -179,9 +200,9 @@ func networks(service document.Value) []string {
 }
 
 // sidecar reads a service beside the task's own sandbox.
-func (t composeReader) sidecar(c *composed, name string, service document.Value) {
+func (t composeReader) sidecar(c *composed, name string, service document.Value, aliases []string) {
 	s := given(map[string]any{
-		"name": name, "env": t.serviceEnv(service, false), "ready": t.composeTest(service.Get("healthcheck").Get("test")),
+		"name": name, "aliases": aliases, "env": t.serviceEnv(service, false), "ready": t.composeTest(service.Get("healthcheck").Get("test")),
 		"entrypoint": t.composeArgs(service.Get("entrypoint")), "command": t.composeArgs(service.Get("command")),
 	})
 	build, image := service.Get("build"), ""
@@ -532,6 +553,9 @@ func (c composed) addTo(b *builder, t *task, row pack.Row) error {
 			return err
 		}
 		c.sidecars[i]["image"] = ref
+	}
+	if len(c.sidecars) > 0 { // one of them brings the names, for all
+		c.sidecars[0]["aliases"] = append(aliasesOf(c.sidecars[0]), c.names...)
 	}
 	health, _ := row.Environment["entrypoint"].(map[string]any)
 	own, _ := c.row["entrypoint"].(map[string]any)

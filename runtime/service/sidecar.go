@@ -13,7 +13,7 @@ import (
 // A Sidecar is a service in a sandbox of its own.
 type Sidecar struct {
 	Service
-	Name  string // of the host; it stands for 127.0.0.1 in all sandboxes of the task
+	Names []string // of the host, at least one; they stand for 127.0.0.1 in all sandboxes of the task
 	Image runtime.Image
 	Env   []string // NAME=value, over the image's
 }
@@ -33,7 +33,7 @@ const wall = 1000 * time.Hour
 // with the same sidecars, they serve both sandboxes, and none is started.
 func Create(ctx context.Context, e Engine, cfg runtime.Config, sidecars []Sidecar) (runtime.Sandbox, error) {
 	for _, c := range sidecars {
-		cfg.Hosts = append(cfg.Hosts, c.Name)
+		cfg.Hosts = append(cfg.Hosts, c.Names...)
 	}
 	other, shared := cfg.NetworkOf.(*beside)
 	if shared {
@@ -50,7 +50,7 @@ func Create(ctx context.Context, e Engine, cfg runtime.Config, sidecars []Sideca
 	for _, c := range sidecars {
 		r, err := c.start(ctx, e, cfg, main)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("sidecar %q: %w", c.Name, err), all.Close(ctx))
+			return nil, errors.Join(fmt.Errorf("sidecar %q: %w", c.Names[0], err), all.Close(ctx))
 		}
 		all.sidecars = append(all.sidecars, r)
 	}
@@ -63,7 +63,7 @@ func (c Sidecar) start(ctx context.Context, e Engine, cfg runtime.Config, main r
 		return nil, fmt.Errorf("the image %s has no command", c.Image.Ref)
 	}
 	own := runtime.Config{
-		Name: "sidecar " + c.Name, Image: c.Image, Env: c.Env, NetworkOf: main, Hosts: cfg.Hosts, WritableRoot: true,
+		Name: "sidecar " + c.Names[0], Image: c.Image, Env: c.Env, NetworkOf: main, Hosts: cfg.Hosts, WritableRoot: true,
 		Capabilities: cfg.Capabilities, Limits: cfg.Limits, Observer: cfg.Observer,
 	}
 	args, err := Beside([]Service{c.Service}, nil, &own)
