@@ -111,6 +111,9 @@ func (u *upper) isDir(name string) bool {
 // match returns the names of the sources in a tree. It is a Fault if there are none for a pattern.
 func (c copying) match(source tree) (names []string, err error) {
 	for _, pattern := range c.SourcePaths {
+		if c.parents && strings.Contains(pattern, "/./") {
+			return nil, fmt.Errorf("COPY --parents of %s is %w", pattern, errUnsupported)
+		}
 		found, err := fs.Glob(source.FS(), path.Join(".", path.Clean("/" + pattern)[1:]))
 		found = slices.DeleteFunc(found, func(name string) bool {
 			info, lstatErr := source.Lstat(name)

@@ -291,6 +291,7 @@ func TestRefused(t *testing.T) {
 	for line, want := range map[string]string{
 		"RUN --network=none true":               "RUN --network is not supported",
 		"RUN --mount=type=tmpfs,target=/x true": "no room", // what is mounted is in a volume, which is bounded
+		"COPY --parents a/./x /y":               "COPY --parents of a/./x is not supported",
 		"COPY x /y":                             "there is no x in the build context, or it is ignored",
 	} {
 		parsed, err := parser.Parse(strings.NewReader("FROM b\n" + line + "\n"))
