@@ -517,10 +517,16 @@ func (t composeReader) composeContext(v document.Value) []taskFile {
 		}
 	}
 	at := path.Join(path.Dir(t.name), dir)
-	files := slices.DeleteFunc(t.context(at), func(f taskFile) bool { return f.path == "Dockerfile" && dockerfile != "Dockerfile" })
+	const ignore = ".dockerignore" // may follow the Dockerfile's name
+	files := slices.DeleteFunc(t.context(at), func(f taskFile) bool {
+		return strings.TrimSuffix(f.path, ignore) == "Dockerfile" && dockerfile != "Dockerfile"
+	})
 	for i := range files {
-		if files[i].path == dockerfile {
+		switch files[i].path {
+		case dockerfile:
 			files[i].path, files[i].text = "Dockerfile", []byte(withArgs(string(files[i].text), args))
+		case dockerfile + ignore:
+			files[i].path = "Dockerfile" + ignore
 		}
 	}
 	if _, ok := find(files, "Dockerfile"); !ok {
@@ -560,8 +566,8 @@ func (c composed) addTo(b *builder, t *task, row pack.Row) error {
 	health, _ := row.Environment["entrypoint"].(map[string]any)
 	own, _ := c.row["entrypoint"].(map[string]any)
 	env, _ := row.Environment["env"].(map[string]string)
-	maps.Copy(row.Environment, c.row)
-	if c.image != "" && c.lines == nil { // otherwise an image is built on it
+	maps.Copy(row.Environment, merged(c.row, row.Environment)) // the task's own keys come first
+	if c.image != "" && c.lines == nil {                       // otherwise an image is built on it
 		row.Environment["image"] = c.image
 	}
 	maps.Copy(row.Environment, given(map[string]any{
