@@ -75,12 +75,12 @@ type Builder struct {
 	problems compiler.Problems // of tasks that cannot be imported
 	notes    compiler.Problems
 	images   []BuiltImage
-	leave    map[Place]bool // tasks that an earlier pass found unfit
-	seen     int            // tasks counted
-	powers   int            // rows that need capabilities
+	leave    map[Place]compiler.Problem // of tasks that an earlier pass found unfit
+	seen     int                        // tasks counted
+	powers   int                        // rows that need capabilities
 }
 
-func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Builder, error) {
+func newBuilder(f Format, o Options, root *os.Root, leave map[Place]compiler.Problem) (*Builder, error) {
 	pack := tree{root}
 	file, err := pack.create(tasksFile, false)
 	if err != nil {
@@ -117,9 +117,10 @@ func (b *Builder) read(ctx context.Context) error {
 }
 
 func (b *Builder) emptyHint() string {
+	left := append(slices.Clone(b.problems), sorted(b.leave)...)
 	switch {
-	case len(b.problems) > 0:
-		return "all were left out: " + b.problems[0].String()
+	case len(left) > 0:
+		return "all were left out: " + left[0].String()
 	case len(b.Tasks)+len(b.Exclude) > 0:
 		return "no id matches the selection"
 	}
@@ -130,7 +131,8 @@ func (b *Builder) emptyHint() string {
 // that knows the id early can skip the rest of the task if it is not.
 func (b *Builder) Wanted(at Place, id string) bool {
 	selected := compiler.Selector(b.Exclude, b.Tasks)
-	return !b.leave[at] && (selected == nil || selected(id))
+	_, unfit := b.leave[at]
+	return !unfit && (selected == nil || selected(id))
 }
 
 // Count must be called once for each task of the source. It returns an error, which must end

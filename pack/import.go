@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,26 +35,26 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	if err := checkOut(out, o); err != nil {
 		return Report{}, err
 	}
-	leave := map[Place]bool{}
-	var left compiler.Problems
+	leave := map[Place]compiler.Problem{}
 	for range maxPasses {
 		report, unfit, err := importOnce(ctx, f, o, out, leave)
 		if err != nil {
 			return Report{}, err
 		}
 		if len(unfit) == 0 {
-			slices.SortFunc(left, func(a, b compiler.Problem) int {
-				return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path))
-			})
-			report.Left = append(report.Left, left...)
+			report.Left = append(report.Left, sorted(leave)...)
 			return report, nil
 		}
-		for at, problem := range unfit {
-			leave[at] = true
-			left = append(left, problem)
-		}
+		maps.Copy(leave, unfit)
 	}
 	return Report{}, fmt.Errorf("import %s: tasks are unfit after %d passes", o.Source, maxPasses)
+}
+
+// sorted returns the problems of unfit tasks in the order of the source.
+func sorted(unfit map[Place]compiler.Problem) compiler.Problems {
+	return slices.SortedFunc(maps.Values(unfit), func(a, b compiler.Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path))
+	})
 }
 
 // DefaultID returns the id of a pack that is given none: the format's name and the source's name without extensions.
@@ -105,7 +106,7 @@ func fromImport(name string) bool {
 }
 
 // importOnce makes the pack unless validation finds tasks unfit, which it then returns.
-func importOnce(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
+func importOnce(ctx context.Context, f Format, o Options, out string, leave map[Place]compiler.Problem) (report Report, unfit map[Place]compiler.Problem, err error) {
 	if err = os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
 		return report, nil, Place{File: o.Out}.problem("", "%v", document.Bare(err))
 	}
