@@ -399,7 +399,7 @@ var envValue = regexp.MustCompile(`^(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|(.*?)(?:\s+
 // envFile returns the variables of a file of the task: lines NAME=value, where the value may be quoted.
 func (t composeReader) envFile(f taskFile) map[string]string {
 	env, n := map[string]string{}, 0
-	for line := range strings.Lines(string(f.text)) {
+	for line := range strings.Lines(strings.TrimPrefix(string(f.text), "\ufeff")) {
 		n++
 		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
 		key, value, given := strings.Cut(line, "=")
