@@ -242,7 +242,7 @@ func extended(context []taskFile, image string, lines []string, files []taskFile
 // task, and these files. It skips volumes that begin empty, and the formats' own, for the logs of the task's own service.
 func (t composeReader) mounted(name string, own bool, volumes document.Value) (lines []string, files []taskFile) {
 	for i, v := range volumes.Items() {
-		if strings.HasPrefix(v.Text(), "${T_BENCH_") || strings.HasPrefix(v.Text(), "${HOST_") {
+		if written := cmp.Or(v.Text(), v.Get("source").Text()); strings.HasPrefix(written, "${T_BENCH_") || strings.HasPrefix(written, "${HOST_") {
 			if !own {
 				t.wrong(t.name, v.Line(), "services reach each other by ports alone", "the service %s mounts a directory of logs, which is not supported", name)
 			}
@@ -288,7 +288,7 @@ func (t composeReader) volume(v document.Value) (source, target string) {
 	if !path.IsAbs(target) {
 		t.wrong(t.name, v.Line(), "write where it is mounted, as an absolute path", "a volume has the target %q", target)
 	}
-	if source == "" || strings.HasPrefix(source, ".") || strings.HasPrefix(source, "/") {
+	if source == "" || strings.ContainsAny(source[:1], "./~") {
 		return source, target
 	}
 	users := 0
