@@ -487,17 +487,23 @@ func (t composeReader) composeTest(v document.Value) []string {
 	return nil
 }
 
-// buildArg matches the declaration of a build argument and its default, such as `ARG A`, `ARG A=1` and `ARG A="1 2"`.
-var buildArg = regexp.MustCompile(`(?im)^([ \t]*ARG[ \t]+)(\w+)(?:=(?:"(?:\\.|[^"\\])*"|'[^']*'|\\\S|[^\s"'\\])*)?`)
+// argLine matches an instruction that declares build arguments, and buildArg one of them and its default, such as "A", "A=1" and
+// `A="1 2"`.
+var (
+	argLine  = regexp.MustCompile(`(?im)^[ \t]*ARG[ \t](?:\\\r?\n|.)*$`)
+	buildArg = regexp.MustCompile(`(\s)(\w+)(?:=(?:"(?:\\.|[^"\\])*"|'[^']*'|\\\S|[^\s"'\\])*)?`)
+)
 
 // withArgs returns a Dockerfile in which the values of build arguments are the defaults.
 func withArgs(dockerfile string, args map[string]string) string {
-	return buildArg.ReplaceAllStringFunc(dockerfile, func(line string) string {
-		m := buildArg.FindStringSubmatch(line)
-		if value, ok := args[m[2]]; ok {
-			return m[1] + m[2] + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`).Replace(value) + `"`
-		}
-		return line
+	return argLine.ReplaceAllStringFunc(dockerfile, func(line string) string {
+		return buildArg.ReplaceAllStringFunc(line, func(word string) string {
+			m := buildArg.FindStringSubmatch(word)
+			if value, ok := args[m[2]]; ok {
+				return m[1] + m[2] + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`).Replace(value) + `"`
+			}
+			return word
+		})
 	})
 }
 
