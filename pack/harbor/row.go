@@ -242,11 +242,30 @@ func (b *builder) writePart(t *task, p terminalTask) error {
 	return err
 }
 
+// fromLine matches where a stage of a Dockerfile begins, with its base and its name.
+var fromLine = regexp.MustCompile(`(?im)^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?`)
+
+// dockerfile returns the instructions of the Dockerfile that make the image: its last stage, after the stages that this one
+// begins with.
+func (p terminalTask) dockerfile() (last []byte) {
+	f, _ := find(p.image, "Dockerfile")
+	stages, named := fromLine.FindAllSubmatchIndex(f.text, -1), map[string][]byte{}
+	name := func(at []int) string { return strings.ToLower(string(f.text[max(at[0], 0):max(at[1], 0)])) }
+	for i, m := range stages {
+		end := len(f.text)
+		if i+1 < len(stages) {
+			end = stages[i+1][0]
+		}
+		last = slices.Concat(named[name(m[2:4])], f.text[m[0]:end])
+		named[name(m[4:6])] = last
+	}
+	return last
+}
+
 // home returns the home directory of the agent's user: the task's, or else the last one of the Dockerfile.
 func (p terminalTask) home() string {
 	user, _ := p.row.Environment["harness_user"].(string)
-	dockerfile, _ := find(p.image, "Dockerfile")
-	if all := userLine.FindAllSubmatch(dockerfile.text, -1); user == "" && len(all) > 0 {
+	if all := userLine.FindAllSubmatch(p.dockerfile(), -1); user == "" && len(all) > 0 {
 		user = string(all[len(all)-1][1])
 	}
 	if user == "" || user == "root" || strings.Trim(user, "0123456789") == "" {
@@ -257,8 +276,7 @@ func (p terminalTask) home() string {
 
 // needsSetuid reports whether the solution calls sudo or the Dockerfile makes a setuid program.
 func (p terminalTask) needsSetuid() bool {
-	dockerfile, _ := find(p.image, "Dockerfile")
-	return matches(p.solution, callsSudo) || makesSetuid.Match(dockerfile.text)
+	return matches(p.solution, callsSudo) || makesSetuid.Match(p.dockerfile())
 }
 
 // sudoAs matches a test that calls sudo as another user ("su ada -c 'sudo x'"), callsSudo a line that does ("x && sudo y"), and
@@ -312,9 +330,8 @@ var (
 // ownPrograms returns the paths of programs and modules that the task is about, which both instruction and solution name: files
 // that the Dockerfile puts there without fetching them, and programs outside the distribution's directories whose sources are in the build context.
 func (p terminalTask) ownPrograms(instruction string) (all []string) {
-	dockerfile, _ := find(p.image, "Dockerfile")
 	var paths []string
-	for _, m := range placed.FindAllSubmatch(continued.ReplaceAll(dockerfile.text, []byte(" ")), -1) {
+	for _, m := range placed.FindAllSubmatch(continued.ReplaceAll(p.dockerfile(), []byte(" ")), -1) {
 		if !fetched.Match(m[0]) {
 			paths = append(paths, path.Clean(string(m[1])))
 			paths = append(paths, p.copied(string(m[0]), string(m[1]))...)
