@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,14 +18,14 @@ import (
 )
 
 // A server looks at the records every viewLooks, and a browser waits at most viewWaits for an answer. Before
-// the next page it waits viewRests, or viewTimes as long as the last page took. Making and sending a page takes at most
-// viewEnds: a browser that stops reading must not keep others waiting.
+// the next page it waits viewRests, or viewTimes as long as the last page took. A browser that takes nothing of its page
+// for viewStalls gets no more of it: others wait for theirs.
 const (
-	viewLooks = 500 * time.Millisecond
-	viewWaits = 20 * time.Second
-	viewRests = 2 * time.Second
-	viewTimes = 10
-	viewEnds  = 5 * time.Minute
+	viewLooks  = 500 * time.Millisecond
+	viewWaits  = 20 * time.Second
+	viewRests  = 2 * time.Second
+	viewTimes  = 10
+	viewStalls = time.Minute
 )
 
 // A Server serves the page of runs on loopback, while their records grow. Its address contains a secret, because
@@ -40,7 +41,7 @@ type Server struct {
 
 // Serve serves the page on l, which it closes, until ctx ends.
 func (v *Server) Serve(ctx context.Context, l net.Listener) error {
-	server := &http.Server{Handler: v.Handler(), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: viewEnds, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{Handler: v.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -81,10 +82,25 @@ func (v *Server) page(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	p := Page{Report: report.Summarize(sources), Sources: sources, Live: state}
-	if err := p.Write(r.Context(), w); err != nil {
+	if err := p.Write(r.Context(), patient{w}); err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	v.next = time.Now().Add(max(viewRests, viewTimes*time.Since(began)))
+}
+
+// patient is an answer that a browser may take slowly.
+type patient struct{ http.ResponseWriter }
+
+// Write implements io.Writer. Each part has its own time.
+func (p patient) Write(data []byte) (n int, err error) {
+	for part := range slices.Chunk(data, 4<<10) {
+		_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(viewStalls))
+		written, err := p.ResponseWriter.Write(part)
+		if n += written; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // wait answers 200 once the records differ from the state since, or 204 if they do not for viewWaits.

@@ -78,17 +78,23 @@ func TestServer(t *testing.T) {
 	})
 }
 
+// asks returns a connection to a server of no runs, which was asked for the page.
+func asks(t *testing.T) (browser net.Conn, served <-chan error) {
+	browser, connection := net.Pipe()
+	none := func(context.Context) ([]*report.Source, error) { return nil, nil }
+	ended := make(chan error, 1)
+	go func() {
+		ended <- (&page.Server{Open: none, Secret: "secret"}).Serve(t.Context(), proxy.OneConn(connection))
+	}()
+	_, err := io.WriteString(browser, "GET /secret/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	must.Do(t, err)
+	return browser, ended
+}
+
 // TestStalledBrowser: a browser that stops reading does not get the page for ever.
 func TestStalledBrowser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		browser, connection := net.Pipe()
-		none := func(context.Context) ([]*report.Source, error) { return nil, nil }
-		served := make(chan error, 1)
-		go func() {
-			served <- (&page.Server{Open: none, Secret: "secret"}).Serve(t.Context(), proxy.OneConn(connection))
-		}()
-		_, err := io.WriteString(browser, "GET /secret/ HTTP/1.1\r\nHost: x\r\n\r\n")
-		must.Do(t, err)
+		browser, served := asks(t)
 		time.Sleep(time.Hour)
 		_ = browser.SetDeadline(time.Now().Add(time.Minute))
 		if text, err := io.ReadAll(browser); err != nil || len(text) > 0 {
@@ -98,5 +104,22 @@ func TestStalledBrowser(t *testing.T) {
 		if err := <-served; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("served until %v", err)
 		}
+	})
+}
+
+// TestSlowBrowser: a browser that goes on reading gets the whole page, however long that takes.
+func TestSlowBrowser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		browser, served := asks(t)
+		var text strings.Builder
+		began, err := time.Now(), error(nil)
+		for ; err == nil; _, err = io.CopyN(&text, browser, 4<<10) {
+			time.Sleep(40 * time.Second)
+		}
+		if took := time.Since(began); !strings.Contains(text.String(), "</html>") || took < 5*time.Minute {
+			t.Errorf("in %v, the browser read %d bytes: %v", took, text.Len(), err)
+		}
+		must.Do(t, browser.Close())
+		<-served
 	})
 }
