@@ -213,8 +213,8 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	line, digest := link(head, l.seal.Last)
 	r.Previous, r.Digest = l.seal.Last, digest
 	if r.CandidateWorkspace != nil || len(r.Logs) > 0 || r.EgressDigest+r.PrivateDigest != "" {
-		if err := unix.Syncfs(int(l.file.Fd())); err != nil { // a workspace may have many files
-			return r, fmt.Errorf("record of task %q: sync its files: %w", r.TaskID, err)
+		if err := l.sync(); err != nil {
+			return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 		}
 	}
 	if err := AppendLine(l.file, append(line, '\n'), true); err != nil {
@@ -222,6 +222,14 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	}
 	l.seal.Last, l.seal.Records = r.Digest, l.seal.Records+1
 	return r, nil
+}
+
+// sync syncs the files that records name: the whole file system, since a workspace may have many files.
+func (l *Ledger) sync() error {
+	if err := unix.Syncfs(int(l.lock.Fd())); err != nil {
+		return fmt.Errorf("sync the files of the run: %w", err)
+	}
+	return nil
 }
 
 // AppendLine appends a whole line to f, and syncs it if sync is set. If that fails, for instance on a full disk, it removes

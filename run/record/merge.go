@@ -358,6 +358,9 @@ func (m *merger) write(ctx context.Context, output string) error {
 	if err := l.writeWhole(ManifestFile, data); err != nil {
 		return err
 	}
+	if err := l.sync(); err != nil {
+		return err
+	}
 	if err := m.records(ctx, l); err != nil {
 		return err
 	}

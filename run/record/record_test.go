@@ -240,20 +240,45 @@ func TestLongLine(t *testing.T) {
 	must.Do(t, l.Close())
 }
 
+// onlyInMemory reports whether a crash of the machine would lose what is in a file.
+func onlyInMemory(t *testing.T, name string) bool {
+	t.Helper()
+	out, err := exec.Command("filefrag", "-v", name).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "not supported") {
+		t.Skipf("this file system does not tell: %s", out)
+	}
+	return strings.Contains(string(out), "delalloc")
+}
+
+// TestSyncedMerge: after a crash of the machine, no file of a merged run is empty.
+func TestSyncedMerge(t *testing.T) {
+	dir, merged, text := filepath.Join(t.TempDir(), "shard"), filepath.Join(t.TempDir(), "merged"), []byte(strings.Repeat("x", 1<<16))
+	l, err := record.Create(dir, record.Manifest{RunID: "r", Planned: 1, Shard: &record.Shard{Index: 1, Count: 1, Whole: 1, Attempts: map[string][]int{"a": {1}}}})
+	must.Do(t, err)
+	at := filepath.Join(dir, aLog)
+	must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, text, 0o644)))
+	_, err = l.Append(record.Record{
+		RunID: "r", TaskID: "a", Attempt: 1, Try: 1, VerificationStatus: record.Failed,
+		Logs: []record.Log{{Path: aLog, Bytes: int64(len(text)), Digest: record.Digest(text)}},
+	})
+	must.Do(t, errors.Join(err, l.Seal(record.Seal{At: time.Unix(1, 0).UTC(), Planned: 1}, nil), l.Close()))
+	must.Do(t, errors.Join(os.Remove(at), os.WriteFile(at, text, 0o644))) // as on a host that copied the shard
+	if !onlyInMemory(t, at) {
+		t.Skip("another program has synced the file system")
+	}
+	_, err = record.Merge(t.Context(), []string{dir}, merged, record.MergeOptions{})
+	must.Do(t, err)
+	if onlyInMemory(t, filepath.Join(merged, aLog)) {
+		t.Error("a log is only in memory, and the merged run is sealed")
+	}
+}
+
 // TestSynced: after a crash of the machine, no file that a record names is empty.
 func TestSynced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	l, err := record.Create(dir, record.Manifest{RunID: "r"})
 	must.Do(t, err)
 	defer func() { must.Do(t, l.Close()) }()
-	onlyInMemory := func(name string) bool {
-		t.Helper()
-		out, err := exec.Command("filefrag", "-v", name).CombinedOutput()
-		if err != nil || strings.Contains(string(out), "not supported") {
-			t.Skipf("this file system does not tell: %s", out)
-		}
-		return strings.Contains(string(out), "delalloc")
-	}
 	place, text := string(cPlace), []byte(strings.Repeat("x", 1<<16))
 	private := record.Record{TaskID: "c", Attempt: 1, Try: 1, VerificationStatus: record.Passed}
 	for name, r := range map[string]record.Record{
@@ -269,7 +294,7 @@ func TestSynced(t *testing.T) {
 			}
 		}
 		write()
-		for tries := 0; !onlyInMemory(at); tries++ { // another program has synced the file system
+		for tries := 0; !onlyInMemory(t, at); tries++ { // another program has synced the file system
 			if tries == 20 {
 				t.Skip("this file system has no file that is only in memory")
 			}
@@ -278,7 +303,7 @@ func TestSynced(t *testing.T) {
 		r.VerificationStatus = record.Passed
 		_, err := l.Append(r)
 		must.Do(t, err)
-		if onlyInMemory(at) {
+		if onlyInMemory(t, at) {
 			t.Errorf("%s is only in memory, and its record is on disk", name)
 		}
 	}
