@@ -329,7 +329,7 @@ func OpenAll(ctx context.Context, dirs []string, o OpenOptions) (sources []*Sour
 		}
 		s.Private = o.Private
 		sources = append(sources, s)
-		seal, err := record.Read(dir, record.Trust{Key: o.Key}, func(record.Record) error { return nil })
+		_, seal, err := record.Read(dir, record.Trust{Key: o.Key}, func(record.Record) error { return nil })
 		switch {
 		case err == nil && seal.AcceptedUnsigned > 0:
 			err = fmt.Errorf("the first %d records were accepted unsigned", seal.AcceptedUnsigned)

@@ -20,7 +20,7 @@ type Original struct {
 	records  map[record.AttemptKey]record.Record // the last record of each attempt
 	tasks    map[string]bool
 	lacks    map[string]bool // tasks of the pack that are selected and have no record
-	attempts int             // the highest number of an attempt
+	attempts int             // of each task, as planned; some may have no record
 	harness  record.Harness
 	seal     record.Seal
 }
@@ -32,12 +32,13 @@ func ReadOriginal(dir string, trust record.Trust) (*Original, error) {
 		return nil, err
 	}
 	o := &Original{dir: dir, records: map[record.AttemptKey]record.Record{}, tasks: map[string]bool{}, lacks: map[string]bool{}}
-	o.seal, err = record.Read(dir, trust, func(rec record.Record) error {
+	manifest, seal, err := record.Read(dir, trust, func(rec record.Record) error {
 		o.records[rec.Key()] = rec
 		o.tasks[rec.TaskID], o.harness = true, rec.Provenance.Harness
 		o.attempts = max(o.attempts, rec.Attempt)
 		return nil
 	})
+	o.seal, o.attempts = seal, max(o.attempts, manifest.Attempts)
 	if err == nil && len(o.records) == 0 {
 		err = errors.New("the run has no records")
 	}

@@ -625,6 +625,22 @@ func TestPlannedCount(t *testing.T) {
 	}
 }
 
+// TestPlannedOfFirst: a run that judges again what ended after its first attempt is no more complete.
+func TestPlannedOfFirst(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it wrong", ""), row("two", "do it right", ""))
+	cfg.Attempts, cfg.Jobs, cfg.FailFast = 2, 1, true
+	if summary := ran(t, cfg); summary.Total != 1 || summary.Planned != 4 {
+		t.Fatalf("%+v", summary)
+	}
+	old := cfg.Output
+	cfg.Output, cfg.FailFast = filepath.Join(t.TempDir(), "again"), false
+	_, err := judgeAgain(cfg, old)
+	must.Do(t, err)
+	if seal := string(must.Read(t, filepath.Join(cfg.Output, record.SealFile))); !strings.Contains(seal, `"planned": 4`) {
+		t.Error(seal)
+	}
+}
+
 func TestNoTasks(t *testing.T) {
 	for name, change := range map[string]func(*setup){
 		"a limit of 0":  func(c *setup) { c.Limit = new(0) },

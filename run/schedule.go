@@ -227,7 +227,7 @@ func Todo(ctx context.Context, plan Plan, site Site) ([]PlannedAttempt, Summary,
 
 // readBefore reads what earlier sessions have left, and changes nothing.
 func (s *session) readBefore() error {
-	if _, err := record.Read(s.cfg.Output, s.cfg.resumeTrust(), s.remember); err != nil {
+	if _, _, err := record.Read(s.cfg.Output, s.cfg.resumeTrust(), s.remember); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(s.cfg.Output)

@@ -254,7 +254,7 @@ func TestMergedHeads(t *testing.T) {
 
 func firstOf(t *testing.T, dir string) (entry string) {
 	t.Helper()
-	_, err := record.Read(dir, record.Trust{}, func(r record.Record) error {
+	_, _, err := record.Read(dir, record.Trust{}, func(r record.Record) error {
 		entry = fmt.Sprintf(`{"task":%q,"attempt":%d,"try":7}`+"\n", r.TaskID, r.Attempt)
 		return nil
 	})
@@ -314,7 +314,7 @@ func TestShardsThatFail(t *testing.T) {
 		t.Errorf("%d of %d, missing %v", report.Attempts, report.Planned, report.Missing)
 	}
 	seen := map[string]int{}
-	_, err := record.Read(merged, record.Trust{}, func(r record.Record) error {
+	_, _, err := record.Read(merged, record.Trust{}, func(r record.Record) error {
 		if r.VerificationStatus == record.Passed {
 			seen[fmt.Sprint(r.TaskID, " ", r.Attempt)]++
 		}

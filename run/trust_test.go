@@ -51,7 +51,7 @@ func forge(t *testing.T, dir string) {
 func rewrite(t *testing.T, dir string, change func(*record.Record)) {
 	t.Helper()
 	var all []record.Record
-	_, err := record.Read(dir, record.Trust{Resume: true}, func(r record.Record) error { all = append(all, r); return nil })
+	_, _, err := record.Read(dir, record.Trust{Resume: true}, func(r record.Record) error { all = append(all, r); return nil })
 	must.Do(t, err)
 	must.Do(t, os.RemoveAll(filepath.Join(dir, record.SealFile)))
 	must.Do(t, os.Truncate(filepath.Join(dir, record.RecordsFile), 0))

@@ -146,7 +146,7 @@ func (k *kubeCluster) wantSmoke(name string) {
 	merged := filepath.Join(k.claims, "results", name, "merged")
 	k.sbench(0, "verify", merged)
 	got := map[string]string{}
-	_, err := record.Read(merged, record.Trust{AcceptUnsigned: true}, func(r record.Record) error {
+	_, _, err := record.Read(merged, record.Trust{AcceptUnsigned: true}, func(r record.Record) error {
 		got[strings.TrimPrefix(r.TaskID, "terminal-task-smoke/")] = r.FailureReason
 		return nil
 	})

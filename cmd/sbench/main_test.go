@@ -114,7 +114,7 @@ func commandHarness(command string) string {
 
 func recordsOf(t *testing.T, dir string) (all []record.Record) {
 	t.Helper()
-	_, err := record.Read(dir, record.Trust{AcceptUnsigned: true}, func(r record.Record) error { all = append(all, r); return nil })
+	_, _, err := record.Read(dir, record.Trust{AcceptUnsigned: true}, func(r record.Record) error { all = append(all, r); return nil })
 	must.Do(t, err)
 	return all
 }

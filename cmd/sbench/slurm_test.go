@@ -164,7 +164,7 @@ func (c *cluster) done(out string) (n int) {
 	shards, err := filepath.Glob(filepath.Join(out, "shard-*"))
 	must.Do(c.t, err)
 	for _, shard := range shards {
-		_, err := record.Read(shard, record.Trust{Resume: true}, func(record.Record) error { n++; return nil })
+		_, _, err := record.Read(shard, record.Trust{Resume: true}, func(record.Record) error { n++; return nil })
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			c.t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func verdicts(t *testing.T, output string) map[string]string {
 		t.Errorf("the records do not verify: %v", v.Findings)
 	}
 	all := map[string]string{}
-	_, err = record.Read(output, record.Trust{Resume: true}, func(r record.Record) error {
+	_, _, err = record.Read(output, record.Trust{Resume: true}, func(r record.Record) error {
 		if before, twice := all[r.TaskID]; twice && !strings.HasPrefix(before, "error") {
 			t.Errorf("%s was %s, and is recorded again as %s", r.TaskID, before, r.VerificationStatus)
 		}

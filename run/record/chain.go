@@ -33,18 +33,18 @@ type Trust struct {
 	Resume bool
 }
 
-// Read calls each with every record in dir, without locking it, and returns the seal that covers the records,
-// without a time. After an error, such as [ErrDamaged] or [ErrUnsigned], the caller must discard what each was
+// Read calls each with every record in dir, without locking it, and returns the manifest and the seal that covers the
+// records, without a time. After an error, such as [ErrDamaged] or [ErrUnsigned], the caller must discard what each was
 // given.
-func Read(dir string, t Trust, each func(Record) error) (Seal, error) {
+func Read(dir string, t Trust, each func(Record) error) (Manifest, Seal, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return Seal{}, err
+		return Manifest{}, Seal{}, err
 	}
 	defer func() { _ = root.Close() }()
 	var c chain
 	err = c.read(root, t, each)
-	return c.seal(), err
+	return c.manifest, c.seal(), err
 }
 
 // chain is what was read from a directory, from the manifest to the seal.

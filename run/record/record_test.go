@@ -526,7 +526,7 @@ func TestTrust(t *testing.T) {
 					read, accepted = nil, map[bool]int{true: 3, false: 2}[c.dir == tail]
 				}
 				each := func(record.Record) error { return nil }
-				if s, err := record.Read(c.dir, trust, each); !errors.Is(err, read) || err == nil && s.AcceptedUnsigned != accepted {
+				if _, s, err := record.Read(c.dir, trust, each); !errors.Is(err, read) || err == nil && s.AcceptedUnsigned != accepted {
 					t.Errorf("read with %+v: %+v, %v, want %d, %v", trust, s, err, accepted, read)
 				}
 				if trust.AcceptUnsigned && errors.Is(resume, record.ErrUnsigned) {
@@ -592,7 +592,7 @@ func TestIrregular(t *testing.T) {
 				if file == ".lock" {
 					return
 				}
-				if _, err := record.Read(dir, record.Trust{AcceptUnsigned: true}, each); err == nil {
+				if _, _, err := record.Read(dir, record.Trust{AcceptUnsigned: true}, each); err == nil {
 					t.Error("it was read")
 				}
 				if v, err := record.Verify(context.Background(), dir, nil); err == nil && v.OK() {
