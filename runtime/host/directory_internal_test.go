@@ -3,6 +3,7 @@ package host
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/must"
@@ -14,7 +15,7 @@ func TestStateDirectory(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
 		must.Do(t, os.Mkdir(dir, 0o700))
 		must.Do(t, os.Chmod(dir, mode))
-		if _, err := stateDirectory(dir); (err == nil) != good {
+		if _, err := stateDirectory(dir); (err == nil) != good || !good && !strings.Contains(err.Error(), "): chmod go-w "+dir+", or ") {
 			t.Errorf("%v: %v", mode, err)
 		}
 	}

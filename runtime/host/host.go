@@ -204,8 +204,11 @@ func stateDirectory(dir string) (string, error) {
 	if err := unix.Stat(dir, &st); err != nil {
 		return "", fmt.Errorf("directory %s: %w", dir, err)
 	}
-	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return "", fmt.Errorf("directory %s belongs to another user, or others may write to it (mode %04o), and so replace what is in it: choose another with --root or --state, or chmod go-w", dir, st.Mode&0o7777)
+	switch {
+	case int(st.Uid) != os.Geteuid():
+		return "", fmt.Errorf("directory %s belongs to another user, who can replace what is in it: choose another with --root or --state", dir)
+	case st.Mode&0o022 != 0:
+		return "", fmt.Errorf("other users can replace what is in directory %s (mode %04o): chmod go-w %[1]s, or choose another with --root or --state", dir, st.Mode&0o7777)
 	}
 	return dir, nil
 }
