@@ -21,7 +21,7 @@
 #SBATCH --signal=B:USR1@{{seconds .Grace}}
 set -u
 {{- if .NodeDir}}
-export SBENCH_ROOT="{{.NodeDir}}" SBENCH_STATE="{{.NodeDir}}/state"
+export SBENCH_ROOT="{{.NodeDir}}/root" SBENCH_STATE="{{.NodeDir}}/state"
 {{- end}}
 
 process="" again="" ended=""
