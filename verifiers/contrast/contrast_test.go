@@ -65,6 +65,8 @@ func TestList(t *testing.T) {
 		{"given as a whole", "x = {'a': 3, 'b': 4}\ny = f(x)\nassert y['a'] == x['a']\n", "", ""},
 		{"given one by one", "xs = [4, 5]\nfor x in xs:\n    f(x)\nassert g() == xs[-1]\n", "", ""},
 		{"given to another", "from unittest import mock\nx, m = 'abc', mock.Mock()\nf(m, x)\nm.assert_called_with(x)\n", "", ""},
+		{"keys given", "x = {'abc': 3}\nfor k in x:\n    f(k)\nassert g() == x\n", "value", "x"},
+		{"a key that stands twice", "assert f(1) == {'a': 3, 'a': 17}['a']\n", "value", "17"},
 		{"one item given, another expected", "cases = [{'in': 3, 'out': 17}]\nfor case in cases:\n    assert f(case['in']) == case['out']\n", "value", "17"},
 		{"one element given, another expected", "for row in [([3], 17)]:\n    y = f(*row[0])\n    assert y == row[-1]\n", "value", "17"},
 		{"items under names", "case = {'in': 3, 'out': 17}\nx, want = case['in'], case['out']\nassert f(x) == want\n", "value", "17"},
@@ -81,6 +83,8 @@ func TestList(t *testing.T) {
 		{"named table", "cases = [(1, 17)]\ndef test():\n    for x, want in cases:\n        assert f(x) == want\n", "value", "17"},
 		{"dictionary", "for x, want in {1: 17}.items():\n    assert f(x) == want\n", "value", "17"},
 		{"parametrize", "@pytest.mark.parametrize('x,want', [(1, 17)])\ndef test(x, want):\n    assert f(x) == want\n", "value", "17"},
+		{"parametrize with a call without arguments", "@pytest.mark.parametrize('x', [pytest.param(id='a'), dict()])\ndef test(x):\n    assert f(x) == 17\n", "value", "17"},
+		{"parametrize with a call", "@pytest.mark.parametrize('want', [pow(2, 3)])\ndef test(want):\n    assert f(1) == want\n", "", ""},
 		{"assertEqual", "class T(TestCase):\n    def test(self):\n        self.assertEqual(f(x), 17)\n", "value", "17"},
 		{"assertTrue", "class T(TestCase):\n    def test(self):\n        self.assertTrue(f(x))\n", "", ""},
 		{"raises", "def test():\n    with pytest.raises(ValueError):\n        f(x)\n", "", ""},
@@ -392,6 +396,32 @@ func TestTexts(t *testing.T) {
 	slices.Sort(got)
 	if want := []string{"'fifteen' to 'seven'", "'seven' to 'fifteen'"}; !slices.Equal(got, want) {
 		t.Errorf("changed are %q, want %q", got, want)
+	}
+}
+
+// TestTextsAlike: a text does not become one that a comparison may take for the same.
+func TestTextsAlike(t *testing.T) {
+	file := contrast.File{Path: "t.py", Text: "def test_a(self):\n    self.assertJSONEqual(f(1), '{\"a\": 1, \"b\": 2}')\n    self.assertJSONEqual(f(2), '{\"b\":2,\"a\":1}')\n"}
+	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{file}, contrast.Options{Each: true})
+	must.Do(t, err)
+	for _, e := range found.Edits {
+		if strings.Count(file.Text, e.New) > 0 {
+			t.Errorf("%s became %s", file.Text[e.Start:e.End], e.New)
+		}
+	}
+}
+
+// TestListLarge: many tests that expect texts take little time.
+func TestListLarge(t *testing.T) {
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "def test_%d():\n    x = {'in': %d, 'out': 'word %d'}\n    assert f(x['in']) == x['out']\n", i, i, i)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	found, err := contrast.List(ctx, hostPython(t), []contrast.File{{Path: "t.py", Text: text.String()}}, contrast.Options{Each: true})
+	if err != nil || len(found.Edits) < 1000 {
+		t.Errorf("%v, %d edits", err, len(found.Edits))
 	}
 }
 

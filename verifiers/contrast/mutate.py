@@ -37,6 +37,11 @@ def called(call):
     return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
+def letters(value):
+    """What texts that some comparison takes for equal have in common: those of JSON, for example, differ in spaces and order."""
+    return sorted(filter(str.isalnum, str(value).lower()))
+
+
 class File:
     def __init__(self, text, rng, request):
         self.data, self.rng, self.each = text.encode("utf-8", "surrogatepass"), rng, request["each"]
@@ -117,8 +122,8 @@ class File:
                         names = ast.literal_eval(mark.args[0])
                         names = [ast.Name(name.strip()) for name in (names.split(",") if isinstance(names, str) else names)]
                         for row in self.rows(mark.args[1]):
-                            row = ast.Tuple(row.args) if isinstance(row, ast.Call) else row  # pytest.param
-                            self.bind(ast.Tuple(names) if len(names) > 1 else names[0], row.elts[0] if len(names) == 1 and row not in self.parents else row, n)
+                            param = isinstance(row, ast.Call) and called(row) == "param"
+                            self.bind(ast.Tuple(names), ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row, n)
 
     def parameters(self, helpers, calls):
         """Bind the parameters of the tests' own functions to what they are called with."""
@@ -142,10 +147,10 @@ class File:
         return [] if None in values else values
 
     def rows(self, table):
-        if isinstance(table, ast.Call) and called(table) == "items" and isinstance(table.func, ast.Attribute):
-            table = table.func.value
-        return [row for t in self.stands(table) for row in
-                ([ast.Tuple([k, v]) for k, v in zip(t.keys, t.values) if k is not None] if isinstance(t, ast.Dict) else getattr(t, "elts", ()))]
+        """What a loop over a table gets in turn."""
+        pairs = isinstance(table, ast.Call) and called(table) == "items" and isinstance(table.func, ast.Attribute)
+        return [row for t in self.stands(table.func.value if pairs else table) for row in
+                ([ast.Tuple([k, v]) if pairs else k for k, v in zip(t.keys, t.values) if k is not None] if isinstance(t, ast.Dict) else getattr(t, "elts", ()))]
 
     def resolve(self, node):
         """The literals that an expression stands for."""
@@ -167,8 +172,8 @@ class File:
             return [table]
         try:
             at = ast.literal_eval(key)
-            return [table.values[[ast.literal_eval(k) for k in table.keys].index(at)] if isinstance(table, ast.Dict) else table.elts[at]]
-        except (ValueError, TypeError, IndexError):
+            return [{ast.literal_eval(k): v for k, v in zip(table.keys, table.values)}[at] if isinstance(table, ast.Dict) else table.elts[at]]
+        except (ValueError, TypeError, LookupError):
             return table.values if isinstance(table, ast.Dict) else [table]
 
     # What tests assert.
@@ -250,7 +255,7 @@ class File:
         parts = {n for literal in literals for n in [*self.above(literal), *ast.walk(literal)]}
         while len(parts) > known:  # there are expressions with these values whose names have not been followed
             known = len(parts)
-            for n in [n for part in parts for key in self.bound.get(part, ()) for n in self.loads.get(key, ()) if self.function(n) in own]:
+            for n in {n for part in parts for key in self.bound.get(part, ()) for n in self.loads.get(key, ()) if self.function(n) in own}:
                 item = n
                 while isinstance(self.parents[item], ast.Subscript) and self.parents[item].value is item:
                     item = self.parents[item]
@@ -337,7 +342,7 @@ class File:
         own, inside, test, row = self.function(at), self.function(node), "", False
         where = at if inside in (own, None) else next(n for n in self.above(node) if isinstance(n, ast.stmt))  # of a helper's call
         names = {n.id for b in self.above(node) if isinstance(b, ast.Assign) for target in b.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
-        uses = [self.function(n) for n in ast.walk(self.tree) if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load)] if names else []
+        uses = [self.function(n) for (_, name), found in self.loads.items() if name in names for n in found]
         if self.each:
             owner = next((f for f in (inside, own) if f is not None and f.name.startswith("test")), None)
             uses = [] if inside else [owner] + [f for f in uses if f is not owner]
@@ -399,9 +404,10 @@ class File:
         if isinstance(value, (int, str)) and "\n" not in old and self.answers[value] > isinstance(value, int):
             # Where tests expect few answers, as "yes" and "no", a new one would show, and a misspelled word shows anywhere.
             few = self.answers[value] > 1
-            alike = [repr(v) for v, n in self.answers.items() if n > few and type(v) is type(value) and v != value]
+            alike = [v for v, n in self.answers.items() if n > few and type(v) is type(value) and v != value]
+            alike = [v for v in self.rng.sample(alike, min(8, len(alike))) if letters(v) != letters(value)]
             if alike:
-                return self.rng.sample(alike, len(alike))
+                return list(map(repr, alike))
         if isinstance(value, (int, float, str, bytes)):
             return self.digits(value, old) if isinstance(value, (int, float)) else self.texts(value, old)
         return {list: ["[0]", "[1]"], tuple: ["(0,)", "(1,)"], dict: ["{0: 1}", "{1: 1}"]}.get(type(value), [])
