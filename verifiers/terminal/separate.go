@@ -92,10 +92,10 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 
 // collectScript makes Harbor's directory of artifacts, runs the commands before --, each after its user ("" is
 // the script's own) and its seconds, and copies what is there of the paths after it. A command may fail or be too late. Its shell
-// is bash, as in Harbor, or sh on a machine without bash.
+// is bash, as in Harbor, or sh on a machine without bash. BusyBox before 1.34 has no timeout -k, and then no command has a limit.
 const collectScript = `mkdir -p "` + loggedDir + `" && chmod 777 "` + loggedDir + `"
 shell=$(command -v bash || command -v sh)
-within() { if command -v timeout >/dev/null; then timeout -k 1 "$@"; else shift; "$@"; fi }
+within() { if timeout -k 1 1 sh -c : 2>/dev/null; then timeout -k 1 "$@"; else shift; "$@"; fi }
 while [ "$1" != -- ]; do
 	if [ "$1" ]; then within "$2" su -s "$shell" "$(id -un "$1")" -c "$3"; else within "$2" "$shell" -c "$3"; fi || echo "failed: $3" >&2
 	shift 3

@@ -47,20 +47,32 @@ func TestArtifactLinks(t *testing.T) {
 
 // TestCollectScript: the commands run, each within its time, and the artifacts are copied, with bash or without.
 func TestCollectScript(t *testing.T) {
-	for _, shells := range [][]string{{"sh"}, {"sh", "bash"}} {
+	for _, tt := range []struct {
+		shells       []string
+		timeout      string // "" is the host's
+		late, failed string
+	}{
+		{[]string{"sh"}, "", "sleep 100", "failed: false\nfailed: sleep 100\n"},
+		{[]string{"sh", "bash"}, "", "sleep 100", "failed: false\nfailed: sleep 100\n"},
+		{[]string{"sh"}, "#!/bin/sh\necho 'timeout: unrecognized option: k' >&2; exit 1\n", "sleep 0", "failed: false\n"},
+	} {
 		dir := t.TempDir()
-		for _, name := range append([]string{"mkdir", "chmod", "cp", "dirname", "timeout", "sleep"}, shells...) {
+		for _, name := range append([]string{"mkdir", "chmod", "cp", "dirname", "timeout", "sleep"}, tt.shells...) {
 			at, err := exec.LookPath(name)
 			must.Do(t, err)
 			must.Do(t, os.Symlink(at, filepath.Join(dir, name)))
 		}
+		if tt.timeout != "" {
+			must.Do(t, os.Remove(filepath.Join(dir, "timeout")))
+			must.Do(t, os.WriteFile(filepath.Join(dir, "timeout"), []byte(tt.timeout), 0o755))
+		}
 		logged, mount, made := filepath.Join(dir, "logged"), filepath.Join(dir, "mount"), filepath.Join(dir, "made")
 		script := strings.NewReplacer(loggedDir, logged, artifactsMount, mount).Replace(collectScript)
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "collect", "", "60", "echo x > "+made, "", "60", "false", "", "1", "sleep 100", "--", logged, made, filepath.Join(dir, "missing"))
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "collect", "", "60", "echo x > "+made, "", "60", "false", "", "1", tt.late, "--", logged, made, filepath.Join(dir, "missing"))
 		cmd.Env = []string{"PATH=" + dir}
 		out, err := cmd.CombinedOutput()
-		if text, readErr := os.ReadFile(mount + made); err != nil || readErr != nil || string(text) != "x\n" || string(out) != "failed: false\nfailed: sleep 100\n" {
-			t.Errorf("%v: %v %v %q %q", shells, err, readErr, text, out)
+		if text, readErr := os.ReadFile(mount + made); err != nil || readErr != nil || string(text) != "x\n" || string(out) != tt.failed {
+			t.Errorf("%v: %v %v %q %q", tt.shells, err, readErr, text, out)
 		}
 		if _, err := os.Lstat(mount + logged); err != nil {
 			t.Error(err)
