@@ -58,6 +58,7 @@ func TestProgram(t *testing.T) {
 		{"a body that lost the indentation of one line", starter, "c = a + b\n    return c\n", starter + "    c = a + b\n    return c\n"},
 		{"a method's body that lost its first indentation", "class A:\n    def f(self, n):\n        ", "n += 1\n        return n\n", "class A:\n    def f(self, n):\n        n += 1\n        return n\n"},
 		{"a method's body that lost all indentation", "class A:\n    def f(self, n):\n", "```\nif n:\n    n += 1\nreturn n\n```\n", "class A:\n    def f(self, n):\n        if n:\n            n += 1\n        return n\n"},
+		{"a function's body after a class with a longer name", "class Solver:\n    def f(self): pass\n\ndef Solve(n):\n", "n += 1\n    return n\n", "class Solver:\n    def f(self): pass\n\ndef Solve(n):\n    n += 1\n    return n\n"},
 		{"a function's body after a class", "class A:\n    def f(self): pass\n\ndef g(n):\n", "n += 1\n    return n\n", "class A:\n    def f(self): pass\n\ndef g(n):\n    n += 1\n    return n\n"},
 		{"a body that lost all indentation", starter, "if a:\n    b += a\nreturn b\n", starter + "    if a:\n        b += a\n    return b\n"},
 		{"a block that lost the indentation of one line", starter, "for _ in range(b):\n        a += 1\n    return a\n", starter + "    for _ in range(b):\n        a += 1\n    return a\n"},

@@ -327,7 +327,7 @@ func placed(code, starter, name string) string {
 	indent := "    "
 	if methods := method.FindAllStringSubmatchIndex(starter, -1); len(methods) > 0 {
 		m := methods[len(methods)-1]
-		if strings.Contains("\n"+starter, "\nclass "+name) {
+		if regexp.MustCompile(`(?m)^class[ \t]+` + name + `\b`).MatchString(starter) {
 			indent += starter[m[2]:m[3]]
 		}
 		if slices.Contains(binds, starter[m[4]:m[5]]) {
