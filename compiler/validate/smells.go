@@ -31,14 +31,18 @@ func (pv *packValidator) checkerSmells(t *compiler.Task) {
 		pv.warn(t.Problem("$.eval.checker", "move the checks into a file of tests, which a pytest checker or the script runs",
 			"nothing shows that the check can fail: it has no hidden file that a verifier could break"))
 	}
-	if unguarded.MatchString(pv.checkerText(t)) {
+	if unguarded.MatchString(guarded.ReplaceAllString(pv.checkerText(t), "")) {
 		pv.warn(t.Problem("$.eval.checker", "write PYTHONPATH=$PYTHONPATH:src, and neither env -i nor python -S or -E",
 			"Python imports modules of the candidate in place of its own, such as json.py"))
 	}
 }
 
-// unguarded matches what keeps Python from loading the modules that sbench has for every Python of a checker.
-var unguarded = regexp.MustCompile(`\bPYTHONPATH=["']?(?:[^$"']|\$[^{P]|$)|\benv (?:-u \S+ |-\S+ )*-i\b|\bpython[0-9.]* (?:-[a-zA-Z]+ )*-[a-zA-Z]*[ES]`)
+// unguarded matches what keeps Python from loading the modules that sbench has for every Python of a checker, where guarded
+// does not match.
+var (
+	unguarded = regexp.MustCompile(`\bPYTHONPATH=|\benv (?:-u \S+ |-\S+ )*-i\b|\bpython[0-9.]* (?:-[bBdEiIOPqsSuvx]+ )*-[bBdEiIOPqsSuvx]*[ES]`)
+	guarded   = regexp.MustCompile(`\bPYTHONPATH=["']?\$\{?PYTHONPATH\b`)
+)
 
 // checkerText returns the command of a checker, or the text of its script.
 func (pv *packValidator) checkerText(t *compiler.Task) string {

@@ -113,6 +113,8 @@ func TestValidateUnguarded(t *testing.T) {
 	}{
 		{"PYTHONPATH=src python3 check.py", true},
 		{"export PYTHONPATH=.:$PYTHONPATH; python3 check.py", true},
+		{"PYTHONPATH=$PWD python3 check.py", true},
+		{`PYTHONPATH="${ROOT}/src:$PYTHONPATH" python3 check.py`, true},
 		{"env -i PATH=/usr/bin python3 check.py", true},
 		{"env -u HOME -i python3 check.py", true},
 		{"python3 -S check.py", true},
@@ -120,6 +122,7 @@ func TestValidateUnguarded(t *testing.T) {
 		{"PYTHONPATH=$PYTHONPATH:src python3 check.py", false},
 		{`PYTHONPATH="${PYTHONPATH}:src" python3 check.py`, false},
 		{"python3 -I check.py --Strict", false},
+		{"PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}src python3 -mSuite", false},
 		{"env -u HOME sh -c 'python3 -m pytest -S'", false},
 	} {
 		for name, checker := range map[string]string{"command": `{"command":` + string(must.JSON(t, tt.command)) + `}`, "script": `{"source":"script","path":"a/tests/run.sh"}`} {
