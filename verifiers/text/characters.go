@@ -64,6 +64,7 @@ func unifyRune(r rune) rune {
 var (
 	latexFraction = expression(`\\[dt]?frac *(?:\{([^{}]*)\}|(\d)) *(?:\{([^{}]*)\}|(\d))`)
 	subscript     = expression(`([\p{L})])\}?(?:_\{?|<sub>)(\d+)(?:\}|</sub>)?`)
+	root          = expression(`√ ?\(([\p{L}\p{N}]+)\)`)
 	latexCommand  = expression(`\\(?:(?:text|math)[a-z]*|ce|left|right|displaystyle|boxed)\b`)
 	latexSymbols  = strings.NewReplacer("$$", "", "{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", "sqrt(", "√(", `\neg`, "not ", `\%`, "%", `\$`, "$",
 		`\pi`, "π", `^\circ`, "", `^{\circ}`, "", `\{`, "", `\}`, "", `\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\;`, " ", `\ `, " ", "{", "", "}", "")
@@ -75,7 +76,7 @@ var (
 func plain(s string) string {
 	if strings.ContainsAny(s, `\{_$<(`) {
 		s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$2/$3$4"), "$1$2")
-		s = latexSymbols.Replace(latexCommand().ReplaceAllString(s, ""))
+		s = root().ReplaceAllString(latexSymbols.Replace(latexCommand().ReplaceAllString(s, "")), "√$1")
 	}
 	s = initials().ReplaceAllStringFunc(s, strings.NewReplacer(".", "", " ", "").Replace)
 	return strings.Join(strings.Fields(s), " ")

@@ -23,11 +23,12 @@ var (
 	closed = expression(`[.!?:]["'*_)]*$`)
 	begun  = expression(`^(?:[#>|+•-]|\*\s|\d+[.)]\s)|=`)
 	// reply is "yes" or "no" before an explanation.
-	reply      = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]* ?(?:[,.;:!(]|-|because |です|입니다|$)`)
-	hasSymbols = expression(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
+	reply = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]* ?(?:[,.;:!(]|-|because |です|입니다|$)`)
+	// hasSymbols matches what words do not have: other symbols, or a sign within a formula, such as "x+1" or "3-4i".
+	hasSymbols = expression(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]|(?:^|[^\p{L}\p{M}])\p{L}[+-]\d|\d[+-]\d+\p{L}(?:[^\p{L}\p{M}]|$)`)
 	beside     = expression(`(` + found + `)(?:[ ,($%]*\bor \$?` + found + `|/\p{L})`) // "3/4 (or 75%)", "$26/day"
 	// part is an answer within a longer formula, and row an answer of numbers beside other numbers.
-	part    = expression(`\d` + found + `|[+×√] ?` + found + `|` + found + ` ?[+×^√]`)
+	part    = expression(`\d` + found + `|[+×√] ?` + found + `|` + found + ` ?[+×^√]|[\d/√+×-]\(` + found + `|` + found + `\) ?[+×^√/]`)
 	row     = expression(`\d ?[,;] ?` + found + `|` + found + ` ?[,;] ?[-+]?\d`)
 	premise = expression(`^.*` + so + `(.*[\d` + textRange + `].*)$`)
 )

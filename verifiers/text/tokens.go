@@ -35,7 +35,7 @@ var (
 	particle = expression(`([\p{L}\p{M}\p{N}])(?:'s|은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다|이라고|라고)$`)
 	// tokenForm is an ordinal; all that can be one number, which is read by value, and what multiplies
 	// it; or a word: "isn't", "well-known", "c++", "h2o", "cm^2".
-	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:[√±<>≤≥≠][ (]?)?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?‰?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
+	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:-?[√±<>≤≥≠][ (]{0,2})?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?(?: ?‰)?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
 		`[` + spaceless + `]\p{M}*|` + letter + `*[^\P{L}x-z]\^-?\d+\b|` + letter + `+(?:['-]` + letter + `+)*(?:\+\+|#|\+\B)?`)
 )
 
