@@ -18,11 +18,31 @@ func TestBrokenText(t *testing.T) {
 		{"go without tests", "a.go", "package a\n", "package a\n\nfunc init() { panic(\"this test has to fail\") }\n"},
 		{"c without main", "unit/test_a.c", "#include \"a.h\"\nstatic int half(int n) {\n\treturn n / 2;\n}\nvoid test_a(void) { assert(half(a()) == 1); }\nTEST(A, b)\n{\n\treturn;\n}\n", endsC + "#include \"a.h\"\nstatic int half(int n) {\n\treturn n / 2;\n}\nvoid test_a(void) { " + endC + " assert(half(a()) == 1); }\nTEST(A, b)\n{ " + endC + "\n\treturn;\n}\n"},
 		{"c without tests", "unit/table.c", "int table[] = {1, 2};\n", "exit 1\n"},
-		{"rust", "tests/a.rs", "fn help() {}\n#[test]\n#[ignore]\nfn adds() {\n    assert_eq!(add(1, 2), 3);\n}\n", "fn help() {}\n#[test]\n#[ignore]\nfn adds() { struct End; impl Drop for End { fn drop(&mut self) { if !std::thread::panicking() { panic!(\"this test has to fail\") } } } let _end = End;\n    assert_eq!(add(1, 2), 3);\n}\n"},
+		{"rust", "tests/a.rs", "fn help() {}\n#[test]\n#[ignore]\nfn adds() {\n    assert_eq!(add(1, 2), 3);\n}\n", "fn help() {}\n#[test]\n#[ignore]\nfn adds() { struct End; impl Drop for End { fn drop(&mut self) { std::process::abort() } } let _end = End;\n    assert_eq!(add(1, 2), 3);\n}\n"},
 		{"unknown", "a.zig", "test {}", "exit 1\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			must.Equal(t, tt.want, brokenText(contrast.File{Path: tt.path, Text: tt.text}))
 		})
+	}
+}
+
+// TestBroken: where other files of the language have tests, what these are compiled with stays.
+func TestBroken(t *testing.T) {
+	table := contrast.File{Path: "table.c", Text: "int table[] = {1, 2};\n"}
+	test := contrast.File{Path: "test_a.c", Text: "void test_a(void) { assert(a()); }\n"}
+	data := contrast.File{Path: "a.txt.in", Text: "1\n"}
+	for _, tt := range []struct {
+		others []contrast.File
+		want   []string
+	}{
+		{[]contrast.File{table, test, data}, []string{table.Text, brokenText(test), brokenData}},
+		{[]contrast.File{table, data}, []string{brokenData, brokenData}},
+	} {
+		var got []string
+		for _, f := range (Suite{Others: tt.others}).broken(contrast.Calibration{}) {
+			got = append(got, f.Text)
+		}
+		must.Equal(t, tt.want, got)
 	}
 }
