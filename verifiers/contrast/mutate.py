@@ -56,6 +56,7 @@ class File:
         self.foreign = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ()) - (REACH if self.each else set())
         self.edits, self.made, self.places = [], set(), {}
         self.known = {}  # the values that names have, by scope and name; None for one that is not known
+        self.meant = {}  # what stands has found for names
         self.bindings()
         self.marks = {n for f in ast.walk(self.tree) for d in getattr(f, "decorator_list", []) for n in ast.walk(d)}
         self.loads = {}  # where each name is used
@@ -98,6 +99,7 @@ class File:
     def bind(self, target, value, scope):
         if isinstance(target, ast.Name):
             self.known.setdefault((scope, target.id), []).append(value)
+            self.meant.clear()
         elif isinstance(target, (ast.Tuple, ast.List)):
             parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
             for i, part in enumerate(target.elts):
@@ -156,14 +158,18 @@ class File:
         """The literals that an expression stands for."""
         return [n for n in self.stands(node, HOLDERS) if self.plain(n)]
 
-    def stands(self, node, through=(), seen=()):
+    def stands(self, node, through=()):
         """What an expression stands for, also as the argument of a call of a name in through."""
         if isinstance(node, ast.Subscript):
-            return [w for v in self.stands(node.value, (), seen) for i in self.items(v, node.slice) for w in self.stands(i, through, seen)]
+            return [w for v in self.stands(node.value) for i in self.items(v, node.slice) for w in self.stands(i, through)]
         if isinstance(node, ast.Name) and self.values(node):
-            return [] if node in seen else [w for v in self.values(node) for w in self.stands(v, through, seen + (node,))]
+            name = self.home(node), node.id, bool(through)
+            if name not in self.meant:
+                self.meant[name] = []  # for a name that is bound to itself
+                self.meant[name] = list(dict.fromkeys(w for v in self.values(node) for w in self.stands(v, through)))
+            return self.meant[name]
         if isinstance(node, ast.Call) and called(node) in through and node.args and not node.keywords:
-            return self.stands(node.args[0], through, seen)
+            return self.stands(node.args[0], through)
         return [node]
 
     def items(self, table, key):
