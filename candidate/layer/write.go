@@ -218,8 +218,9 @@ func (w *writer) entry(dirs []*os.Root, name, rel string, depth int) error {
 	if err != nil {
 		return fmt.Errorf("entry %q: %w", rel, err)
 	}
-	header.Name, header.Uname, header.Gname = rel, "", ""                                         // not the host's names
-	header.Format, header.AccessTime, header.ChangeTime = tar.FormatPAX, time.Time{}, time.Time{} // PAX has fractions of seconds
+	header.Name, header.Uname, header.Gname = rel, "", "" // not the host's names
+	header.AccessTime, header.ChangeTime = time.Time{}, time.Time{}
+	header.Format = tar.FormatPAX // which has fractions of seconds
 	header.Mode = int64(st.Mode & 0o7777)
 	if kind != fs.ModeSymlink {
 		if header.PAXRecords, err = readAttributes(dir, name); err != nil {
