@@ -133,7 +133,7 @@ var (
 	modulePath = regexp.MustCompile(`(?:^|/)lib(?:32|64)?/python3[0-9.]*/(lib-dynload/|(?:site|dist)-packages/)?(.*)$`)
 	// headers and perlModules match what C compilers and Perl search before other directories: the directory of a compiler,
 	// and a name in it.
-	headers     = regexp.MustCompile(`^(?:(usr/lib/gcc/[^/]+/[^/]+/include|usr/include/(?:[^/]+-linux-[^/]+/)?c\+\+/[^/]+)|usr/local/include(?:/[^/]+-linux-[^/]+)?|usr/include/[^/]+-linux-[^/]+)/(.+)$`)
+	headers     = regexp.MustCompile(`^(?:(usr/lib/gcc/[^/]+/[^/]+|usr/include/(?:[^/]+-linux-[^/]+/)?c\+\+/[^/]+)(?:/include(?:-fixed(?:/[^/]+-linux-[^/]+)?)?|/backward)?|usr/local/include(?:/[^/]+-linux-[^/]+)?|usr/include/[^/]+-linux-[^/]+)/(.+)$`)
 	perlModules = regexp.MustCompile(`^()usr/(?:local/)?(?:share|lib(?:/[^/]+)?)/perl(?:5?/(?:[0-9.]+/)?|-base/)(.+)$`)
 	// codeByName are files that are loaded because of where they are: hooks of Python's start,
 	// plug-ins of the C library, and libraries for certain processors (ld.so(8)).

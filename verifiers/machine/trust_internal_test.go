@@ -83,7 +83,7 @@ func TestTrust(t *testing.T) {
 		"usr/bin/lib/python3.11/os.py", "usr/bin/Modules/Setup.local", "usr/local/lib/python3.11/dist-packages/msvcrt.py", "usr/local/lib/python3.11/dist-packages/org/__init__.py",
 		"usr/local/lib/python3.11/dist-packages/f-1.dist-info -> /opt/x", "usr/local/lib/python3.11/dist-packages/f-1.dist-info/entry_points.txt -> /opt/x", "usr/lib/python3.11/new -> /opt/x",
 		"usr/include/assert.h", "usr/include/x86_64-linux-gnu/sys/types.h", "usr/local/include/assert.h", "usr/local/include/sys/types.h", "usr/local/include/sys -> /opt/x",
-		"usr/include/x86_64-linux-gnu/assert.h", "usr/local/include/x86_64-linux-gnu/assert.h", "usr/lib/gcc/x86_64-linux-gnu/12/include/assert.h", "usr/include/c++/12/assert.h", "usr/share/perl5/strict.pm", "usr/lib/x86_64-linux-gnu/perl5/5.36/List/Util.pm", "usr/lib/x86_64-linux-gnu/perl-base/strict.pm",
+		"usr/include/x86_64-linux-gnu/assert.h", "usr/local/include/x86_64-linux-gnu/assert.h", "usr/lib/gcc/x86_64-linux-gnu/12/include/assert.h", "usr/include/c++/12/assert.h", "usr/include/c++/12/backward/assert.h", "usr/lib/gcc/x86_64-linux-gnu/12/include-fixed/assert.h", "usr/lib/gcc/x86_64-linux-gnu/12/include-fixed/x86_64-linux-gnu/sys/types.h", "usr/share/perl5/strict.pm", "usr/lib/x86_64-linux-gnu/perl5/5.36/List/Util.pm", "usr/lib/x86_64-linux-gnu/perl-base/strict.pm",
 		"usr/local/share/perl/5.36.0/strict.pm", "usr/local/lib/x86_64-linux-gnu/perl/5.36.0/List/Util.pm",
 		"usr/local/sbin/run-candidate", "usr/local/bin/uv", "etc/ld-musl-x86_64.path", "usr/lib/python3.12/os.py", "opt/py/etc/rc",
 	}
