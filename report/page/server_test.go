@@ -120,6 +120,8 @@ func TestSlowBrowser(t *testing.T) {
 			t.Errorf("in %v, the browser read %d bytes: %v", took, text.Len(), err)
 		}
 		must.Do(t, browser.Close())
-		<-served
+		if err := <-served; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("served until %v", err)
+		}
 	})
 }
