@@ -3,7 +3,9 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -116,3 +118,34 @@ func (t Text) Len() int { return len(t.Head) + len(t.Tail) }
 
 // Empty reports whether the text was empty before it was cut.
 func (t Text) Empty() bool { return t.Len() == 0 && t.Cut == 0 }
+
+// VisibleLines passes hostile text on line by line, each as [Visible] returns it. The methods may be called concurrently.
+type VisibleLines struct {
+	To   io.Writer
+	mu   sync.Mutex
+	line []byte
+}
+
+// Write implements io.Writer. A carriage return ends a line, too.
+func (v *VisibleLines) Write(p []byte) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range p {
+		if v.line = append(v.line, c); c != '\n' && c != '\r' && len(v.line) < ShownLine {
+			continue
+		}
+		if text := strings.TrimRight(string(v.line), "\r\n"); text != "" {
+			if _, err := fmt.Fprintln(v.To, Visible(text, len(text))); err != nil {
+				return 0, err
+			}
+		}
+		v.line = v.line[:0]
+	}
+	return len(p), nil
+}
+
+// Close passes on what no newline ended.
+func (v *VisibleLines) Close() error {
+	_, err := v.Write([]byte("\n"))
+	return err
+}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -186,7 +185,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	var built []runtime.Image
-	output := &visibleLines{to: a.stderr}
+	output := &report.VisibleLines{To: a.stderr}
 	err = a.withClient(ctx, nil, func(c *host.Host) error {
 		return site.Build{File: cmd.File, Allow: cmd.Allow, Mirror: cmd.Mirror, Output: output}.Images(ctx, c, wanted, func(_ pack.BuiltImage, img runtime.Image, err error) error {
 			if err == nil {
@@ -196,37 +195,6 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 		})
 	})
 	return errors.Join(err, output.Close(), a.printImages(cmd.JSON, nil, built...))
-}
-
-// visibleLines passes the lines of several programs on, and escapes control characters in them: they can come from a pack.
-type visibleLines struct {
-	to   io.Writer
-	mu   sync.Mutex
-	line []byte
-}
-
-// Write implements io.Writer. A carriage return ends a line, too.
-func (v *visibleLines) Write(p []byte) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, c := range p {
-		if v.line = append(v.line, c); c != '\n' && c != '\r' && len(v.line) < report.ShownLine {
-			continue
-		}
-		if text := strings.TrimRight(string(v.line), "\r\n"); text != "" {
-			if _, err := fmt.Fprintln(v.to, report.Visible(text, len(text))); err != nil {
-				return 0, err
-			}
-		}
-		v.line = v.line[:0]
-	}
-	return len(p), nil
-}
-
-// Close passes on what no newline ended.
-func (v *visibleLines) Close() error {
-	_, err := v.Write([]byte("\n"))
-	return err
 }
 
 // images returns what to build. The contexts are paths that this process can open.

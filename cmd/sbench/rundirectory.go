@@ -15,6 +15,7 @@ import (
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/site"
 	"github.com/securebench/sbench/run/standin"
@@ -62,7 +63,7 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err
 		sayAll(a, "note", notes)
 		sub.leftOut = append(sub.leftOut, left...)
 	}
-	output := &visibleLines{to: a.stderr}
+	output := &report.VisibleLines{To: a.stderr}
 	err = a.withClient(ctx, nil, func(c *host.Host) error {
 		unbuilt, err := site.Build{File: "Dockerfile", Allow: cmd.Allow, Output: output}.Missing(ctx, c, dir, func(n int) {
 			a.say(slog.LevelInfo, fmt.Sprintf("building %d image(s)", n))
