@@ -250,9 +250,30 @@ func onlyInMemory(t *testing.T, name string) bool {
 	return strings.Contains(string(out), "delalloc")
 }
 
+// onDisk returns a new directory of a file system that can lose what is not synced: /tmp may be in memory.
+func onDisk(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "sbench-record-")
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// unsynced calls write until the file that it writes is only in memory: another program may sync the file system.
+func unsynced(t *testing.T, name string, write func()) {
+	t.Helper()
+	for range 20 {
+		if write(); onlyInMemory(t, name) {
+			return
+		}
+	}
+	t.Skip("this file system has no file that is only in memory")
+}
+
 // TestSyncedMerge: after a crash of the machine, no file of a merged run is empty.
 func TestSyncedMerge(t *testing.T) {
-	dir, merged, text := filepath.Join(t.TempDir(), "shard"), filepath.Join(t.TempDir(), "merged"), []byte(strings.Repeat("x", 1<<16))
+	disk, text := onDisk(t), []byte(strings.Repeat("x", 1<<16))
+	dir, merged := filepath.Join(disk, "shard"), filepath.Join(disk, "merged")
 	l, err := record.Create(dir, record.Manifest{RunID: "r", Planned: 1, Shard: &record.Shard{Index: 1, Count: 1, Whole: 1, Attempts: map[string][]int{"a": {1}}}})
 	must.Do(t, err)
 	at := filepath.Join(dir, aLog)
@@ -262,10 +283,9 @@ func TestSyncedMerge(t *testing.T) {
 		Logs: []record.Log{{Path: aLog, Bytes: int64(len(text)), Digest: record.Digest(text)}},
 	})
 	must.Do(t, errors.Join(err, l.Seal(record.Seal{At: time.Unix(1, 0).UTC(), Planned: 1}, nil), l.Close()))
-	must.Do(t, errors.Join(os.Remove(at), os.WriteFile(at, text, 0o644))) // as on a host that copied the shard
-	if !onlyInMemory(t, at) {
-		t.Skip("another program has synced the file system")
-	}
+	unsynced(t, at, func() { // as on a host that copied the shard
+		must.Do(t, errors.Join(os.Remove(at), os.WriteFile(at, text, 0o644)))
+	})
 	_, err = record.Merge(t.Context(), []string{dir}, merged, record.MergeOptions{})
 	must.Do(t, err)
 	if onlyInMemory(t, filepath.Join(merged, aLog)) {
@@ -275,7 +295,7 @@ func TestSyncedMerge(t *testing.T) {
 
 // TestSynced: after a crash of the machine, no file that a record names is empty.
 func TestSynced(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := filepath.Join(onDisk(t), "run")
 	l, err := record.Create(dir, record.Manifest{RunID: "r"})
 	must.Do(t, err)
 	defer func() { must.Do(t, l.Close()) }()
@@ -285,21 +305,14 @@ func TestSynced(t *testing.T) {
 		cPlace + "/sub/file": {CandidateWorkspace: &place}, aLog: {Logs: []record.Log{{Path: aLog}}}, "egress.jsonl": {EgressDigest: "x"}, cPrivate: private,
 	} {
 		at := filepath.Join(dir, name)
-		write := func() {
+		unsynced(t, at, func() {
 			must.Do(t, errors.Join(os.RemoveAll(at), os.MkdirAll(filepath.Dir(at), 0o755)))
 			if name == cPrivate {
 				must.Do(t, record.WritePrivate(l.Root(), &r, record.Private{Stdout: string(text)}))
 			} else {
 				must.Do(t, os.WriteFile(at, text, 0o644))
 			}
-		}
-		write()
-		for tries := 0; !onlyInMemory(t, at); tries++ { // another program has synced the file system
-			if tries == 20 {
-				t.Skip("this file system has no file that is only in memory")
-			}
-			write()
-		}
+		})
 		r.VerificationStatus = record.Passed
 		_, err := l.Append(r)
 		must.Do(t, err)
