@@ -234,25 +234,32 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// interrupt stops a run in its first try, which has used the network, and lets cfg resume the run.
+func interrupt(t *testing.T, cfg *setup) {
+	t.Helper()
+	stop := make(chan struct{})
+	cfg.Stop, cfg.Producer = stop, asker{cfg.Producer, func(ctx context.Context) error {
+		close(stop)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}}
+	if _, err := runs(t.Context(), *cfg); !errors.Is(err, run.ErrStopped) {
+		t.Fatal(err)
+	}
+	cfg.Stop, cfg.Resume = nil, true
+}
+
 // TestStopNetworked: a try that was interrupted keeps its lines in the log of the network. The next try, of a session
 // with network access or without, has another number.
 func TestStopNetworked(t *testing.T) {
 	for _, later := range []int{0, 1} { // domains of the second session
 		cfg, _ := config(t, row("one", "do it right", ""))
 		cfg.Egress.Domains = make([]domain.Domain, 1)
-		stop := make(chan struct{})
-		cfg.Stop, cfg.Producer = stop, asker{cfg.Producer, func(ctx context.Context) error {
-			close(stop)
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}}
-		if _, err := runs(t.Context(), cfg); !errors.Is(err, run.ErrStopped) {
-			t.Fatal(err)
-		}
+		interrupt(t, &cfg)
 		log := filepath.Join(cfg.Output, record.EgressFile)
 		whole := must.Read(t, log)
 		must.Do(t, os.WriteFile(log, append(whole, `{"time":`...), 0o644)) // as a crash leaves it
-		cfg.Stop, cfg.Resume, cfg.Egress.Domains = nil, true, cfg.Egress.Domains[:later]
+		cfg.Egress.Domains = cfg.Egress.Domains[:later]
 		cfg.Producer = asker{cfg.Producer.(asker).Producer, func(context.Context) error { return nil }}
 		ran(t, cfg)
 		v := verified(t, cfg.Output)
@@ -266,18 +273,10 @@ func TestStopNetworked(t *testing.T) {
 func TestInterruptedCost(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it right", ""))
 	cfg.Egress.Domains, cfg.Tester.Run.MaxCostUSD = make([]domain.Domain, 1), 3
-	stop := make(chan struct{})
-	cfg.Stop, cfg.Producer = stop, asker{cfg.Producer, func(ctx context.Context) error {
-		close(stop)
-		<-ctx.Done()
-		return context.Cause(ctx)
-	}}
-	if _, err := runs(t.Context(), cfg); !errors.Is(err, run.ErrStopped) {
-		t.Fatal(err)
-	}
+	interrupt(t, &cfg)
 	spoil(t, filepath.Join(cfg.Output, record.EgressFile), `"duration_ms"`, `"cost_usd":3,"duration_ms"`)
 	var notices []string
-	cfg.Stop, cfg.Resume, cfg.Progress = nil, true, func(e run.Event) {
+	cfg.Progress = func(e run.Event) {
 		if e.Kind == run.Notice {
 			notices = append(notices, e.Detail)
 		}
