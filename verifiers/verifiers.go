@@ -243,8 +243,8 @@ func (in Input) Run(ctx context.Context, e Engine, cfg runtime.Config, p runtime
 	return exit, errors.Join(err, sandbox.Close(ctx))
 }
 
-// Entrypoint returns the service that the entry point of an image is, if the task wants it. What the task says about the
-// entry point is not about that of a checker's own image.
+// Entrypoint returns the service that the entry point of an image is, if the task wants it. If the image is the checker's
+// own, the task's command and ready check do not apply: they are for the task's image.
 func (in Input) Entrypoint(image runtime.Image, own bool) []service.Service {
 	e := in.Task.Environment().Entrypoint
 	if e != nil && own {

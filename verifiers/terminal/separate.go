@@ -55,11 +55,11 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	collected := func(in verifiers.Input) func() (runtime.Exit, error) {
 		return func() (runtime.Exit, error) { return collect(ctx, e, in, eval, vol.Path()) }
 	}
-	exit, kept, err := beside(ctx, in.Left, collected(in), collected(alone))
+	exit, prevented, err := beside(ctx, in.Left, collected(in), collected(alone))
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted): // the candidate's machine has no shell, and so leaves nothing
 		exit = runtime.Exit{Reason: runtime.Exited, Code: 127}
-	case kept:
+	case prevented:
 		return keptOut("the sandbox that collects the artifacts does not start"), nil
 	case err != nil:
 		return v, fmt.Errorf("collect artifacts: %w", err)
@@ -72,13 +72,13 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	if err = errors.Join(err, root.Close()); err != nil {
 		return v, err
 	}
-	left := in.Left != nil
+	kept := in.Left != nil
 	in.Image, in.Sidecars, in.Left = in.CheckerImage, nil, nil
 	v, err = (&terminalCheck{engine: e, in: in, eval: eval, image: in.Image, separate: true, artifacts: artifacts, capabilities: capabilities}).verify(ctx)
 	if err != nil {
 		return v, err
 	}
-	if left {
+	if kept {
 		v = v.With("processes", "kept")
 	}
 	if !exit.Success() {

@@ -195,13 +195,13 @@ func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error
 	if c.passed != nil {
 		return *c.passed, nil
 	}
-	ran, kept, err := c.beside(ctx, c.unchanged)
+	ran, prevented, err := c.beside(ctx, c.unchanged)
 	switch {
 	case errors.Is(err, runtime.ErrDenied):
 		return verifiers.Fail(verifiers.CommandDenied, "the tester file denies the checker's command"), nil
 	case errors.Is(err, runtime.ErrNotStarted):
 		return c.notStarted(), nil
-	case kept:
+	case prevented:
 		return keptOut("the checker's sandbox does not start"), nil
 	case err != nil:
 		return verifiers.Verdict{}, err
@@ -231,9 +231,9 @@ func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error
 }
 
 // beside runs what runs beside the processes that the harness left. If that fails, although alone succeeds without
-// them, it runs once more, and its result counts. kept reports that it fails again, for these processes may not turn a
-// failure into an error.
-func beside[T any](ctx context.Context, left runtime.Sandbox, run, alone func() (T, error)) (result T, kept bool, err error) {
+// them, it runs once more, and that result counts. prevented reports that it failed again: these processes may not turn
+// a failure into an error.
+func beside[T any](ctx context.Context, left runtime.Sandbox, run, alone func() (T, error)) (result T, prevented bool, err error) {
 	result, err = run()
 	if err == nil || left == nil || errors.Is(err, runtime.ErrDenied) || errors.Is(err, runtime.ErrNotStarted) {
 		return result, false, err
@@ -367,7 +367,7 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.F
 }
 
 // beside runs the checker on the candidate, beside the processes that the harness left.
-func (c *terminalCheck) beside(ctx context.Context, files []contrast.File) (ran execution, kept bool, err error) {
+func (c *terminalCheck) beside(ctx context.Context, files []contrast.File) (ran execution, prevented bool, err error) {
 	return beside(ctx, c.in.Left, func() (execution, error) { return c.execute(ctx, files) }, func() (execution, error) { return c.withoutCandidate(ctx, nil) })
 }
 
@@ -481,16 +481,16 @@ func (c *terminalCheck) redirect(s *suite.Suite, all []contrast.File) {
 // Run implements suite.Command. The reference solution is the candidate.
 func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contrast.File) (runtime.Exit, error) {
 	var ran execution
-	var kept bool
+	var prevented bool
 	var err error
 	if on == suite.Unsolved {
 		ran, err = c.withoutCandidate(ctx, files)
 	} else {
-		ran, kept, err = c.beside(ctx, files)
+		ran, prevented, err = c.beside(ctx, files)
 	}
 	exit := ran.exit
 	switch {
-	case kept && on == suite.Candidate: // as one that passes anything
+	case prevented && on == suite.Candidate: // as one that passes anything
 		exit, err = runtime.Exit{Reason: runtime.Exited}, nil
 	case err != nil:
 	case c.redirected && isRedirected(files):
