@@ -230,7 +230,7 @@ func TestHTTPShutdown(t *testing.T) {
 	}
 }
 
-// TestNoStatus: a host whose answer has no status gets its line of the log.
+// TestNoStatus: an answer without a status is logged, too.
 func TestNoStatus(t *testing.T) {
 	w := newWorld(t)
 	w.crude(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 000 Odd\r\nContent-Length: 2\r\n\r\nok") })

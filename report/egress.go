@@ -125,7 +125,7 @@ func (i *egressIndex) add(verdict string, offset int64) {
 	}
 }
 
-// egressOf returns the egress of an attempt, of which a try is the last; nil if nothing was logged.
+// egressOf returns the egress of all tries of an attempt up to its last try; nil if nothing was logged.
 func (s *Source) egressOf(a Attempt, try int, d *Detail, most int) *Egress {
 	index := s.egress[record.AttemptKey{Task: a.Task, Number: a.Number}]
 	if index == nil {

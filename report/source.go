@@ -26,7 +26,6 @@ const (
 	maxName     = 4 << 10 // most bytes of a name in memory
 	maxMessage  = 600     // most bytes of a message in memory
 	maxProblems = 100     // problems in memory
-	maxValues   = 1 << 21 // JSON values of run.json, as in package record
 
 	// The longest lines that are read, in bytes.
 	maxRecord = 256 << 20 // as in record.Read
@@ -155,7 +154,7 @@ func (s *Source) readFile(name string, into any) {
 		return
 	}
 	if err == nil {
-		err = foreign.Decode(data, into, maxValues)
+		err = foreign.Decode(data, into, record.MaxManifest)
 	}
 	if err != nil {
 		s.problem(name, 0, err.Error())

@@ -83,8 +83,8 @@ func (a attempt) judgeAgain(ctx context.Context) (record.Record, error) {
 		return a.complete(rec, err)
 	case failed && (badEnd == nil || !judges) || ok && before.CandidateDigest == "": // not judged again
 		before.RunID, before.Try, before.Provenance = rec.RunID, rec.Try, rec.Provenance
-		before.Logs, before.EgressDigest, before.PrivateDigest, before.CandidateWorkspace = nil, "", "", nil // files of the old directory
-		before.Egress = nil                                                                                  // this run costs nothing
+		// What names files of the old directory, and what the old run has cost.
+		before.Logs, before.EgressDigest, before.PrivateDigest, before.CandidateWorkspace, before.Egress = nil, "", "", nil, nil
 		return a.secrets.Record(before), nil
 	case a.task.Stepped():
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "steps_not_judged_again", "only what the last step left was kept"

@@ -116,7 +116,7 @@ func (w *AttributesWriter) Add(a Attributes) error {
 	return err
 }
 
-// Close syncs the list to disk and returns its digest.
+// Close writes the rest of the list and returns the digest of all of it.
 func (w *AttributesWriter) Close() (digest string, err error) {
 	return DigestOf(w.sum), errors.Join(w.out.Flush(), w.file.Close())
 }

@@ -140,10 +140,10 @@ func (a *app) options(t *testerfile.File) host.Options {
 	return o
 }
 
-// A results is standard output. That it cannot be written is no bug of sbench.
-type results struct{ io.Writer }
+// A resultWriter is standard output. Its errors are no bugs of sbench.
+type resultWriter struct{ io.Writer }
 
-func (r results) Write(p []byte) (int, error) {
+func (r resultWriter) Write(p []byte) (int, error) {
 	n, err := r.Writer.Write(p)
 	return n, marked(run.ErrInfrastructure, err)
 }
@@ -153,7 +153,7 @@ func (r results) Write(p []byte) (int, error) {
 // end when nobody reads what it prints: it has to remove its sandboxes.
 func (a *app) open(ctx context.Context, t *testerfile.File) (*host.Host, error) {
 	unix.Umask(0o022)
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // unlike signal.Ignore, not for the programs that it starts
 	return host.Open(ctx, a.options(t))
 }
 

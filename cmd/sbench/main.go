@@ -57,7 +57,7 @@ func execute(interrupts *interrupt.Interruption, args []string, stdout, stderr i
 	formats := append(pack.Formats(), harbor.Formats()...)
 	c := cli{Pack: packCmd{Import: newPackImport(formats)}}
 	ctx := interrupts.Context()
-	app := &app{stdout: results{stdout}, stderr: stderr, interrupts: interrupts}
+	app := &app{stdout: resultWriter{stdout}, stderr: stderr, interrupts: interrupts}
 	exited := -1
 	exit := func(code int) { exited = code }
 	parser, err := kong.New(&c,

@@ -572,8 +572,9 @@ func (c composed) addTo(b *builder, t *task, row pack.Row) error {
 	health, _ := row.Environment["entrypoint"].(map[string]any)
 	own, _ := c.row["entrypoint"].(map[string]any)
 	env, _ := row.Environment["env"].(map[string]string)
-	maps.Copy(row.Environment, merged(c.row, row.Environment)) // the task's own keys come first
-	if c.image != "" && c.lines == nil {                       // otherwise an image is built on it
+	// The task's own keys come first.
+	maps.Copy(row.Environment, merged(c.row, row.Environment))
+	if c.image != "" && c.lines == nil { // otherwise an image is built on it
 		row.Environment["image"] = c.image
 	}
 	maps.Copy(row.Environment, given(map[string]any{

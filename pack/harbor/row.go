@@ -312,8 +312,8 @@ func profiles(text, home string) []string {
 
 // systemFile matches a path at which a checker sees what the image has, unless the task is about it, such as
 // "/usr/bin/x". placed matches where a line of a Dockerfile puts a file: "COPY --chmod=755 tool /usr/bin/" and
-// "RUN echo x > /usr/bin/tool". fetched matches the second form for a program of somebody else's, which tests may trust. continued
-// matches the end of a line that goes on.
+// "RUN echo x > /usr/bin/tool". fetched matches "curl URL > /usr/bin/tool": tests may trust that program. continued matches the
+// end of a line that goes on.
 var (
 	systemFile = regexp.MustCompile(`/(bin|sbin|lib(exec|32|64|x32)?|include|python[\d.]*|(dist|site)-packages)/`)
 	placed     = regexp.MustCompile(`(?im)(?:^\s*(?:COPY|ADD)\s+(?:--ch\S+\s+)*[^-\s].*[\s"]|[^\n;&]*>\s*)(/[\w./+-]+)`)
@@ -327,8 +327,8 @@ var (
 	source   = regexp.MustCompile(`\.(c|cc|cpp|go|js|pl|py|rb|rs|sh)$`)
 )
 
-// ownPrograms returns the paths of programs and modules that the task is about, which both instruction and solution name: files
-// that the Dockerfile puts there without fetching them, and programs outside the distribution's directories whose sources are in the build context.
+// ownPrograms returns the paths of programs and modules that the task is about. Instruction and solution both name them, and
+// the Dockerfile puts them there without fetching them, or they are below /usr/local and the build context has their source.
 func (p terminalTask) ownPrograms(instruction string) (all []string) {
 	var paths []string
 	for _, m := range placed.FindAllSubmatch(continued.ReplaceAll(p.dockerfile(), []byte(" ")), -1) {

@@ -113,7 +113,7 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 	if err != nil {
 		return err
 	}
-	if err := foreign.Decode(manifest, &c.manifest, maxManifest); err != nil {
+	if err := foreign.Decode(manifest, &c.manifest, MaxManifest); err != nil {
 		c.wrong(ManifestFile, 0, "is no run's manifest: %v", err)
 	}
 	seal, err := c.readSeal(root, key)
@@ -279,7 +279,7 @@ const (
 // The most JSON values in what is decoded.
 const (
 	maxValues   = 1 << 19 // of a record, which has the public resources of its task
-	maxManifest = 1 << 21 // of a manifest, which lists the attempts of a shard
+	MaxManifest = 1 << 21 // of a manifest, which lists the attempts of a shard
 )
 
 // CheckResources returns an error if a task has more resources than its records have room for: half of their values.

@@ -81,7 +81,7 @@ func (l *Ledger) create(m Manifest) error {
 		return err
 	}
 	data = append(data, '\n')
-	if foreign.Values(data) > maxManifest || len(data) > MaxSmall {
+	if foreign.Values(data) > MaxManifest || len(data) > MaxSmall {
 		return fmt.Errorf("%s would be too big to be read again: it lists the attempts of the shard; make more shards", ManifestFile)
 	}
 	if err := l.writeWhole(ManifestFile, data); err != nil {

@@ -327,10 +327,10 @@ func (v *verifier) egressLines() {
 					logged[key] = sha256.New()
 				}
 				_, _ = logged[key].Write(append(slices.Clone(line), '\n')) // a hash never returns an error
-			case len(others) < maxManifest:
+			case len(others) < MaxManifest:
 				others[key] = true
 			default:
-				return fmt.Errorf("it has entries of more than %d tries that no record names", maxManifest)
+				return fmt.Errorf("it has entries of more than %d tries that no record names", MaxManifest)
 			}
 			return nil
 		})
