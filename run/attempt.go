@@ -185,7 +185,7 @@ type pace struct {
 
 // Spare implements verifiers.Pace.
 func (p pace) Spare() (give func(), ok bool) {
-	need := p.cfg.spareNeed(p.task)
+	need := p.cfg.sandboxNeed(p.task)
 	return func() { p.host.Give(need) }, p.host.Spare(need)
 }
 

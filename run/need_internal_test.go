@@ -1,6 +1,8 @@
 package run
 
 import (
+	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
@@ -31,11 +33,12 @@ func TestNeed(t *testing.T) {
 		want      admission.Need
 		spare     int64 // disk that one more run of the checker takes
 	}{
-		{"a sandbox", row("", checker), nil, nil, admission.Need{Memory: 100 * mib, Pids: 10, Disk: 1032 * mib}, 2032 * mib},
-		{"a sidecar beside it", row(`, "sidecars": [{"name": "s", "image": "y"}]`, checker), nil, nil, admission.Need{Memory: 200 * mib, Pids: 20, Disk: 1064 * mib}, 2064 * mib},
-		{"an oracle beside the driver", row("", split), nil, nil, admission.Need{Memory: 1124 * mib, Pids: 266, Disk: 2064 * mib}, 1032 * mib},
-		{"a proxy beside it", row("", checker), make([]domain.Domain, 1), nil, admission.Need{Memory: 100*mib + held, Pids: 10, Disk: 1032 * mib}, 2032 * mib},
-		{"a relay, too", row("", checker), nil, &harness.CommandProvider{}, admission.Need{Memory: 100*mib + held + relay.HostLimits{}.SandboxBytes(), Pids: 10, Disk: 1032 * mib}, 2032 * mib},
+		{"a sandbox", row("", checker), nil, nil, admission.Need{Memory: 100 * mib, Pids: 10, Disk: 3032 * mib}, 2032 * mib},
+		{"a sidecar beside it", row(`, "sidecars": [{"name": "s", "image": "y"}]`, checker), nil, nil, admission.Need{Memory: 200 * mib, Pids: 20, Disk: 3064 * mib}, 2064 * mib},
+		{"processes that are kept", row(`, "keep_processes": true`, checker), nil, nil, admission.Need{Memory: 200 * mib, Pids: 20, Disk: 5064 * mib}, 2032 * mib},
+		{"an oracle beside the driver", row("", split), nil, nil, admission.Need{Memory: 1124 * mib, Pids: 266, Disk: 3064 * mib}, 2032 * mib},
+		{"a proxy beside it", row("", checker), make([]domain.Domain, 1), nil, admission.Need{Memory: 100*mib + held, Pids: 10, Disk: 3032 * mib}, 2032 * mib},
+		{"a relay, too", row("", checker), nil, &harness.CommandProvider{}, admission.Need{Memory: 100*mib + held + relay.HostLimits{}.SandboxBytes(), Pids: 10, Disk: 3032 * mib}, 2032 * mib},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := config{Plan: Plan{Inputs: Inputs{Tester: &testerfile.File{}}}}
@@ -45,10 +48,19 @@ func TestNeed(t *testing.T) {
 			if got := c.need(task); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
-			if got := c.spareNeed(task).Disk; got != tt.spare {
+			if got := c.sandboxNeed(task).Disk; got != tt.spare {
 				t.Errorf("one more run takes %d bytes, want %d", got, tt.spare)
 			}
 		})
+	}
+}
+
+// TestHostNotMeasured: that the free space cannot be measured is no bug of sbench.
+func TestHostNotMeasured(t *testing.T) {
+	s := &session{}
+	s.cfg.Output = filepath.Join(t.TempDir(), "removed")
+	if err := s.makeAttempts(t.Context()); !errors.Is(err, ErrInfrastructure) {
+		t.Error(err)
 	}
 }
 

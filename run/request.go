@@ -108,47 +108,40 @@ func (p Plan) limits(env environment.Environment) runtime.Limits {
 	return l
 }
 
-// need returns the larger of the harness's and the verifier's needs, or their sum if the task keeps processes.
-// An oracle of a split check runs beside its driver, which may fill a workspace.
+// need returns what an attempt takes: one sandbox of the harness or the verifier at a time, or both if the task keeps
+// processes, the oracle that a split check has beside its driver, and what is kept of the candidate.
 func (c config) need(task *compiler.Task) admission.Need {
-	n, disk := c.sandboxNeed(task), c.policy(task).WorkspaceBytes
+	n := c.sandboxNeed(task)
+	if task.Environment().KeepProcesses {
+		n = n.Plus(n)
+	}
 	if task.Split() != nil || task.Verification() != nil {
 		oracle := runtime.DefaultLimits()
-		n.Memory += oracle.Memory
-		n.Pids += oracle.Pids
-		disk += disk + oracle.LayerBytes
+		n = n.Plus(c.inMemory(admission.Need{Memory: oracle.Memory, Pids: oracle.Pids, Disk: oracle.LayerBytes}))
 	}
-	if task.Environment().KeepProcesses { // the harness's sandbox lives beside the verifier's
-		left := c.sandboxNeed(task)
-		n.Memory += left.Memory
-		n.Pids += left.Pids
-		n.Disk += left.Disk
-		disk += disk
+	if task.Family().CandidateKind == compiler.CandidateWorkspace {
+		n.Disk += c.policy(task).WorkspaceBytes
 	}
 	n.Memory += c.networkMemory()
-	return c.withDisk(n, disk)
+	return n
 }
 
+// sandboxNeed returns what one sandbox of the harness or of a verification takes, with its sidecars. It has a volume as
+// large as a workspace. Its layer may grow as large, unless the candidate is a text or code.
 func (c config) sandboxNeed(task *compiler.Task) admission.Need {
-	limits, sandboxes := c.policy(task).Limits, int64(1+len(task.Environment().Sidecars))
-	return c.withDisk(admission.Need{Memory: sandboxes * limits.Memory, Pids: sandboxes * limits.Pids}, sandboxes*limits.LayerBytes)
-}
-
-// spareNeed returns what one more sandbox of a verification takes. Its layer may grow as large as a workspace. Each run
-// of a checker also has a volume of that size.
-func (c config) spareNeed(task *compiler.Task) admission.Need {
-	disk := c.policy(task).WorkspaceBytes
-	if task.Checker().Source != "" {
+	policy, sandboxes := c.policy(task), int64(1+len(task.Environment().Sidecars))
+	limits, disk := policy.Limits, policy.WorkspaceBytes
+	if kind := task.Family().CandidateKind; kind == compiler.CandidateWorkspace || kind == compiler.CandidatePatch {
 		disk *= 2
 	}
-	return c.withDisk(c.sandboxNeed(task), disk)
+	return c.inMemory(admission.Need{Memory: sandboxes * limits.Memory, Pids: sandboxes * limits.Pids, Disk: disk + sandboxes*limits.LayerBytes})
 }
 
-// withDisk adds the bytes of volumes and layers. On hosts that cannot limit disk space, volumes and layers are in
-// memory, but the stored workspace is on the disk.
-func (c config) withDisk(n admission.Need, bytes int64) admission.Need {
-	if n.Disk += bytes; slices.Contains(c.Degraded, "disk") {
-		n.Memory += bytes
+// inMemory adds the memory of volumes and layers on hosts that cannot limit disk space. What is kept of a candidate is on
+// the disk.
+func (c config) inMemory(n admission.Need) admission.Need {
+	if slices.Contains(c.Degraded, "disk") {
+		n.Memory += n.Disk
 	}
 	return n
 }

@@ -27,7 +27,7 @@ func (s *session) makeAttempts(ctx context.Context) error {
 	go s.watchStop(producing, stop)
 	var err error
 	if s.host, err = admission.New(s.cfg.Output, s.cfg.Jobs); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrInfrastructure, err)
 	}
 	for a, todoErr := range s.todo() {
 		if err = todoErr; err != nil {

@@ -57,9 +57,8 @@ type shared struct {
 // session is a run in progress: what was recorded before, which attempts are made, and what they add up to.
 type session struct {
 	shared
-	logs    *logs.Run
-	before  map[record.AttemptKey]lastRecord
-	resumed bool // the directory held a run
+	logs   *logs.Run
+	before map[record.AttemptKey]lastRecord
 
 	startNoMore atomic.Bool // under FailFast an attempt did not pass, or the run has reached its cost limit
 	cutShort    atomic.Bool // the end of the run interrupted an attempt
@@ -116,7 +115,7 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 	}
 	s.spend(s.logs.Before.CostUSD)
 	err = s.compareRecorded()
-	if err == nil && s.resumed { // its manifest may have planned less
+	if err == nil { // the manifest of a resumed run may have planned less, and no manifest is signed
 		if err = s.seal(); err != nil {
 			err = outputProblem(plan, err)
 		}
@@ -221,7 +220,6 @@ func (s *session) openLedger(ctx context.Context) error {
 	if before, now := shardName(old.Shard), shardName(s.cfg.shard); before != now {
 		return errors.Join(fmt.Errorf("the directory belongs to %s, not to %s", before, now), s.ledger.Close())
 	}
-	s.resumed = true
 	s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("%d attempts were recorded before", len(s.before))})
 	if torn > 0 {
 		s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("cut off %d bytes of a record that a crash left unfinished", torn)})

@@ -354,6 +354,7 @@ func TestSideBySide(t *testing.T) {
 	cfg, _ := config(t, rows...)
 	three := make(chan struct{}) // of the attempts have started
 	cfg.Jobs, cfg.Engine = 3, &gatedEngine{cfg.Engine, three}
+	cfg.Tester.Runtime.Limits.WorkspaceBytes = 64 << 20 // the disk has room for three
 	now, most := 0, 0
 	cfg.Progress = func(e run.Event) {
 		switch e.Kind {

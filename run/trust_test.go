@@ -117,6 +117,28 @@ func TestForgedRecords(t *testing.T) {
 	}
 }
 
+// TestKilledBeforeItsFirstRecord: a signed run that was killed before its first record resumes with its key alone.
+func TestKilledBeforeItsFirstRecord(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""))
+	cfg.Sign = newKey(t)
+	killed := filepath.Join(t.TempDir(), "killed")
+	cfg.Progress = func(e run.Event) {
+		if e.Kind == run.RunStart {
+			must.Do(t, os.CopyFS(killed, os.DirFS(cfg.Output)))
+		}
+	}
+	ran(t, cfg)
+	cfg.Output, cfg.Resume, cfg.Progress = killed, true, nil
+	if summary, err := runs(t.Context(), cfg); err != nil || summary.Passed != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	unsigned := cfg
+	unsigned.Sign = nil
+	if _, err := runs(t.Context(), unsigned); err == nil || !strings.Contains(err.Error(), "would be lost") {
+		t.Errorf("without the key: %v", err)
+	}
+}
+
 // TestJudgedFirst: a value of harness.env that an answer rightly contains stays in it
 // until it is judged, and is in no record.
 func TestJudgedFirst(t *testing.T) {
@@ -204,7 +226,8 @@ func TestNotSealed(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
 	cfg.Progress = func(e run.Event) {
 		if e.Kind == run.VerifierDone {
-			must.Do(t, os.Mkdir(filepath.Join(cfg.Output, record.SealFile), 0o755))
+			seal := filepath.Join(cfg.Output, record.SealFile)
+			must.Do(t, errors.Join(os.Remove(seal), os.Mkdir(seal, 0o755)))
 		}
 	}
 	if summary, err := runs(t.Context(), cfg); !errors.Is(err, run.ErrInfrastructure) || summary.Passed != 1 {

@@ -140,11 +140,15 @@ func (a *app) options(t *testerfile.File) host.Options {
 	return o
 }
 
-// A resultWriter is standard output. Its errors are no bugs of sbench.
+// A resultWriter is standard output. Its errors are no bugs of sbench. What nobody reads is no error: the reader, such as
+// head, has ended.
 type resultWriter struct{ io.Writer }
 
 func (r resultWriter) Write(p []byte) (int, error) {
 	n, err := r.Writer.Write(p)
+	if errors.Is(err, unix.EPIPE) {
+		return len(p), nil
+	}
 	return n, marked(run.ErrInfrastructure, err)
 }
 

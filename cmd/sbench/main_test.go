@@ -52,6 +52,20 @@ func TestStandardLogger(t *testing.T) {
 	}
 }
 
+// TestReaderEnds: a command ends without an error when the program that reads its results has ended.
+func TestReaderEnds(t *testing.T) {
+	reader, results, err := os.Pipe()
+	must.Do(t, err)
+	must.Do(t, reader.Close())
+	defer func() { _ = results.Close() }()
+	interrupts := interrupt.Watch(codeInterrupted)
+	defer interrupts.Close()
+	var errs bytes.Buffer
+	if code := execute(interrupts, []string{"schema", "tester"}, results, &errs); code != 0 || errs.Len() > 0 {
+		t.Errorf("exit code %d: %s", code, &errs)
+	}
+}
+
 // TestScript runs the scripts in testdata/script, none of which needs a daemon.
 func TestScript(t *testing.T) { scripts(t, "testdata/script") }
 

@@ -21,6 +21,9 @@ import (
 // shortage only slows attempts down, and every record states the number of cores.
 type Need struct{ Memory, Pids, Disk int64 } // Memory and Disk in bytes
 
+// Plus returns the sum of two needs.
+func (n Need) Plus(m Need) Need { return Need{n.Memory + m.Memory, n.Pids + m.Pids, n.Disk + m.Disk} }
+
 // A Host admits attempts in the order in which they ask, as soon as the host has all that
 // their limits allow. An attempt that needs more than the whole host runs alone.
 type Host struct {

@@ -410,7 +410,7 @@ type Input struct {
 }
 
 // A Seal says where a chain ends, so that a truncated chain is noticed. It is written
-// whenever an sbench process finishes with the run, and replaces the previous seal.
+// when an sbench process begins to work on the run and when it ends, and replaces the previous seal.
 type Seal struct {
 	RunID   string    `json:"run_id"`
 	Records int       `json:"records"`
