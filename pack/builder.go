@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -63,11 +64,12 @@ type Step struct {
 // for concurrent use.
 type Builder struct {
 	Options
-	references
-	tree            // the unfinished pack
-	Format Format   // that reads the source
-	file   *os.File // of its rows
-	out    *bufio.Writer
+	tree              // the unfinished pack
+	Format   Format   // that reads the source
+	file     *os.File // of its rows
+	out      *bufio.Writer
+	template string // of references to images: the operator's or, if there is none, the format's
+	perRow   bool   // rows name images: their own or, if the import does not write the manifest, the operator's
 
 	places   []Place // of the rows, in order
 	tasks    int     // that were added
@@ -81,15 +83,13 @@ type Builder struct {
 }
 
 func newBuilder(f Format, o Options, root *os.Root, leave map[Place]compiler.Problem) (*Builder, error) {
-	pack := tree{root}
-	file, err := pack.create(tasksFile, false)
-	if err != nil {
-		return nil, err
-	}
 	o.Limits = o.Limits.withDefaults()
-	images := references{template: cmp.Or(o.Image, f.Image, defaultImage)}
-	images.perRow = images.OwnImages() || o.Fill && o.Image != ""
-	return &Builder{Options: o, references: images, tree: pack, Format: f, file: file, out: bufio.NewWriterSize(file, 1<<20), leave: leave}, nil
+	b := &Builder{Options: o, tree: tree{root}, Format: f, template: cmp.Or(o.Image, f.Image, defaultImage), leave: leave}
+	b.perRow = b.OwnImages() || o.Fill && o.Image != ""
+	var err error
+	b.file, err = b.create(tasksFile, false)
+	b.out = bufio.NewWriterSize(b.file, 1<<20)
+	return b, errors.Join(err, root.Chmod(".", 0o755))
 }
 
 // read makes the format read the source to its end or to the limit.
@@ -200,7 +200,7 @@ func (b *Builder) Add(ctx context.Context, at Place, rows ...Row) error {
 
 // line returns a row, with its image, as a line of the pack.
 func (b *Builder) line(row *Row) ([]byte, error) {
-	if err := b.references.set(row); err != nil {
+	if err := b.setImage(row); err != nil {
 		return nil, err
 	}
 	text, err := document.Marshal(row)
@@ -229,3 +229,32 @@ func (p Place) hinted(hint, format string, args ...any) compiler.Problems {
 
 // AddImage records an image that has to be built from a context in the pack.
 func (b *Builder) AddImage(image BuiltImage) { b.images = append(b.images, image) }
+
+// OwnImages reports whether each task has its own image.
+func (b *Builder) OwnImages() bool { return strings.Contains(b.template, "{") }
+
+// Reference returns a row's own image, from the template.
+func (b *Builder) Reference(names map[string]string) (string, error) {
+	var pairs []string
+	for name, value := range names {
+		pairs = append(pairs, "{"+name+"}", value)
+	}
+	ref := strings.NewReplacer(pairs...).Replace(b.template)
+	if strings.ContainsAny(ref, "{}") {
+		return "", fmt.Errorf("image template %q: a row of this format has the names %s", b.template, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+	}
+	return ref, nil
+}
+
+// setImage sets the row's image from the template, unless the task or the manifest names one.
+func (b *Builder) setImage(row *Row) error {
+	if _, given := row.Environment["image"].(string); given || !b.perRow {
+		return nil
+	}
+	ref, err := b.Reference(row.Names)
+	if row.Environment == nil {
+		row.Environment = map[string]any{}
+	}
+	row.Environment["image"] = ref
+	return err
+}

@@ -123,9 +123,6 @@ func importOnce(ctx context.Context, f Format, o Options, out string, leave map[
 	defer func() { err = errors.Join(err, root.Close()) }()
 	b, err := newBuilder(f, o, root, leave)
 	if err == nil {
-		err = root.Chmod(".", 0o755)
-	}
-	if err == nil {
 		err = b.read(ctx)
 	}
 	if err == nil {

@@ -225,8 +225,8 @@ func table(ctx context.Context, b *Builder, name string, row rowOf) error {
 		if err == io.EOF {
 			return nil
 		}
-		if err != nil {
-			return csvProblem(name, err)
+		if err != nil { // the rest cannot be read reliably
+			return Place{File: name}.problem("", "invalid CSV: %v", err)
 		}
 		line, _ := in.FieldPos(0)
 		r := &record{place: Place{File: name, Line: line}, fields: fields, raw: text[start:in.InputOffset()], file: file}
@@ -245,18 +245,4 @@ func table(ctx context.Context, b *Builder, name string, row rowOf) error {
 			return err
 		}
 	}
-}
-
-// csvProblem returns the problem at which a file stops being CSV. It ends the import, since
-// the rest cannot be read reliably.
-func csvProblem(name string, err error) error {
-	var parse *csv.ParseError
-	if !errors.As(err, &parse) {
-		return Place{File: name}.problem("", "%v", err)
-	}
-	at := Place{File: name, Line: parse.Line}
-	if parse.StartLine != parse.Line {
-		return at.problem("", "invalid CSV at column %d of the record that begins on line %d: %v", parse.Column, parse.StartLine, parse.Err)
-	}
-	return at.problem("", "invalid CSV at column %d: %v", parse.Column, parse.Err)
 }

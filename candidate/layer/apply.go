@@ -119,7 +119,7 @@ func (a *applier) copyDirectory(e *Entry) error {
 	if err := a.to.Mkdir(e.Path, 0o700); err != nil {
 		return err
 	}
-	return a.setMetadata(e.Path, int(st.Uid), int(st.Gid), st.Mode&0o7777, info.ModTime(), true)
+	return a.setMetadata(e.Path, int(st.Uid), int(st.Gid), info.Mode(), info.ModTime())
 }
 
 // clearMark removes the mark that Hide may have made at a name, and reports whether there was a mark.
@@ -189,7 +189,7 @@ func (a *applier) file(e *Entry) error {
 
 // setAll gives what was made for an entry the entry's owner, mode, time and attributes.
 func (a *applier) setAll(e *Entry) error {
-	if err := a.setMetadata(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, e.Kind == Directory); err != nil {
+	if err := a.setMetadata(e.Path, e.header.Uid, e.header.Gid, e.Mode, e.header.ModTime); err != nil {
 		return err
 	}
 	return writeAttributes(a.to, e.Path, attributesOf(e.header))
@@ -220,21 +220,15 @@ func copySparse(to *os.File, e *Entry) error {
 
 // setMetadata gives an entry its owner, mode and time, in this order: a change of owner may clear
 // permission bits.
-func (a *applier) setMetadata(name string, uid, gid int, mode uint32, modified time.Time, directory bool) error {
-	bits := fs.FileMode(mode & 0o777)
-	for bit, of := range map[uint32]fs.FileMode{unix.S_ISVTX: fs.ModeSticky, unix.S_ISGID: fs.ModeSetgid, unix.S_ISUID: fs.ModeSetuid} {
-		if mode&bit != 0 {
-			bits |= of
-		}
-	}
-	if err := a.to.Lchown(name, uid, gid); err != nil {
+func (a *applier) setMetadata(name string, uid, gid int, mode fs.FileMode, modified time.Time) error {
+	if err := errors.Join(a.to.Lchown(name, uid, gid), a.to.Chmod(name, mode)); err != nil {
 		return err
 	}
-	if directory {
+	if mode.IsDir() {
 		a.times = append(a.times, dated{name, modified})
-		return a.to.Chmod(name, bits)
+		return nil
 	}
-	return errors.Join(a.to.Chmod(name, bits), a.to.Chtimes(name, modified, modified))
+	return a.to.Chtimes(name, modified, modified)
 }
 
 func (a *applier) setTimes() error {

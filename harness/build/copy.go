@@ -453,7 +453,8 @@ func (u *upper) write(at string, from io.Reader, mode fs.FileMode) error {
 // tree is a directory that a COPY reads, without what is ignored there.
 type tree struct {
 	*os.Root
-	ignored *patternmatcher.PatternMatcher // nil for nothing
+	patterns []string                       // of an ignore file
+	ignored  *patternmatcher.PatternMatcher // of the patterns; nil for none
 }
 
 // without returns the tree without what the patterns match, too.
@@ -461,17 +462,8 @@ func (t tree) without(patterns []string) (_ tree, err error) {
 	if len(patterns) == 0 {
 		return t, nil
 	}
-	var all []string
-	if t.ignored != nil {
-		for _, p := range t.ignored.Patterns() {
-			if p.Exclusion() {
-				all = append(all, "!"+p.String())
-			} else {
-				all = append(all, p.String())
-			}
-		}
-	}
-	t.ignored, err = patternmatcher.New(append(all, patterns...))
+	t.patterns = slices.Concat(t.patterns, patterns)
+	t.ignored, err = patternmatcher.New(t.patterns)
 	return t, err
 }
 
