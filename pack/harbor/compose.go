@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -56,7 +57,7 @@ var (
 		"pull_policy", "restart", "stdin_open", "stop_grace_period", "tty",
 	}
 	// composeRead are the keys of a service that the import reads.
-	composeRead = []string{"build", "command", "depends_on", "entrypoint", "env_file", "environment", "healthcheck", "image", "user", "volumes", "working_dir"}
+	composeRead = []string{"build", "command", "depends_on", "entrypoint", "env_file", "environment", "healthcheck", "image", "tmpfs", "user", "volumes", "working_dir"}
 	// composeTop are the keys of a compose file that are not refused.
 	composeTop = []string{"name", "networks", "services", "version", "volumes"}
 )
@@ -89,18 +90,7 @@ func (b *builder) readCompose(task *task, name, own string) composed {
 	c.names = []string{own}
 	for _, service := range t.inOrder() {
 		s := t.root.Get("services").Get(service)
-		for k, v := range s.Fields() {
-			if k.Is("cap_add") {
-				for _, c := range v.Items() {
-					t.refuseCapability(service, c)
-				}
-			} else if string(v.Raw()) != "false" && !slices.Contains(composeIdle, k.Text()) && !slices.Contains(composeRead, k.Text()) {
-				t.wrong(name, k.Line(), "leave it out, or do the same in the Dockerfile", "the service %s needs %s, which is not supported", service, k.Text())
-			}
-		}
-		if devices := s.Get("deploy").Get("resources").Get("reservations").Get("devices"); devices.Given() {
-			t.wrong(name, devices.Line(), "leave them out if the task can be solved without", "the service %s needs devices, which are not supported", service)
-		}
+		t.checkKeys(service, s)
 		aliases := t.aliases(service, s)
 		if service == own {
 			c.names = append(c.names, aliases...)
@@ -115,6 +105,37 @@ func (b *builder) readCompose(task *task, name, own string) composed {
 	}
 	return c
 }
+
+// checkKeys records a problem for each key of a service that sandboxes cannot do.
+func (t composeReader) checkKeys(service string, s document.Value) {
+	for k, v := range s.Fields() {
+		if k.Is("cap_add") {
+			for _, c := range v.Items() {
+				t.refuseCapability(service, c)
+			}
+		} else if string(v.Raw()) != "false" && !slices.Contains(composeIdle, k.Text()) && !slices.Contains(composeRead, k.Text()) {
+			t.wrong(t.name, k.Line(), "leave it out, or do the same in the Dockerfile", "the service %s needs %s, which is not supported", service, k.Text())
+		}
+	}
+	deploy, platform, tmpfs := s.Get("deploy"), s.Get("platform"), s.Get("tmpfs")
+	if devices := deploy.Get("resources").Get("reservations").Get("devices"); devices.Given() {
+		t.wrong(t.name, devices.Line(), "leave them out if the task can be solved without", "the service %s needs devices, which are not supported", service)
+	}
+	if n := deploy.Get("replicas"); n.Given() && t.composeText(n) != "1" {
+		t.wrong(t.name, n.Line(), "write a service for each of them", "the service %s has %s replicas, which are not supported", service, t.composeText(n))
+	}
+	if platform.Given() && !strings.HasPrefix(t.composeText(platform)+"/", "linux/"+runtime.GOARCH+"/") { // a variant may follow
+		t.wrong(t.name, platform.Line(), "leave it out if the task can be solved without", "the service %s is for %s, which this machine is not", service, t.composeText(platform))
+	}
+	for _, v := range listed(tmpfs) {
+		if at, _, _ := strings.Cut(v.Text(), ":"); at != "" && !slices.Contains(emptyDirs, path.Clean(at)) {
+			t.wrong(t.name, v.Line(), "make the directory in the Dockerfile", "the service %s has a tmpfs at %s, which is not supported", service, at)
+		}
+	}
+}
+
+// emptyDirs are directories that begin empty in all sandboxes, or in all images.
+var emptyDirs = []string{"/tmp", "/run", "/var/run", "/var/tmp", "/dev/shm"}
 
 // composeCapabilities are the capabilities that a task's root has (environment.capabilities: packages), and SYS_PTRACE, which
 // is needed for processes of other users alone.
@@ -187,6 +208,17 @@ func names(v document.Value) (all []string) {
 	}
 	for key := range v.Fields() {
 		all = append(all, key.Text())
+	}
+	return all
+}
+
+// listed returns the items of a list, or what is there in place of a list.
+func listed(v document.Value) (all []document.Value) {
+	if v.Kind() != document.Array {
+		return []document.Value{v}
+	}
+	for _, item := range v.Items() {
+		all = append(all, item)
 	}
 	return all
 }
@@ -377,17 +409,14 @@ func (t composeReader) interpolated(text, file string, line int) string {
 // serviceEnv returns the variables of a service. A variable of the service itself hides one of its files.
 func (t composeReader) serviceEnv(service document.Value, own bool) map[string]string {
 	env := map[string]string{}
-	files := []document.Value{service.Get("env_file")}
-	for _, v := range files[0].Items() {
-		files = append(files, v, v.Get("path"))
-	}
-	for _, v := range files {
-		if v.Kind() != document.String {
+	for _, v := range listed(service.Get("env_file")) {
+		name := cmp.Or(t.composeText(v), t.composeText(v.Get("path")))
+		if name == "" {
 			continue
 		}
-		f, ok := t.file(path.Join(path.Dir(t.name), t.composeText(v)))
-		if maps.Copy(env, t.envFile(f)); !ok {
-			t.wrong(t.name, v.Line(), "write a path from the compose file", "env_file: %q is no file of the task", v.Text())
+		f, ok := t.file(path.Join(path.Dir(t.name), name))
+		if maps.Copy(env, t.envFile(f)); !ok && string(v.Get("required").Raw()) != "false" {
+			t.wrong(t.name, v.Line(), "write a path from the compose file", "env_file: %q is no file of the task", name)
 		}
 	}
 	return merged(env, t.composeEnv(service.Get("environment"), own))
