@@ -28,10 +28,9 @@ type ledger struct {
 	inFlight int
 	held     int64       // bytes of bodies and answers in memory
 	reserved proxy.Usage // for the requests in progress
-	waits    span        // that the provider asked for
-	since    time.Time   // since when a request waits for the provider; zero if none does
-	path     string      // of the last generation; "" before the first
-	first    *question   // the first generation; nil before it, and after any generation has succeeded
+	waits    waits
+	path     string    // of the last generation; "" before the first
+	first    *question // the first generation; nil before it, and after any generation has succeeded
 }
 
 func newLedger(cfg Config) *ledger {
@@ -84,49 +83,48 @@ func (l *ledger) takeMemory(bytes int64) bool {
 	return true
 }
 
-// A span is the union of spans of time that begin one after the other.
-type span struct {
-	total    time.Duration // of those that are over
-	from, to time.Time     // the last
+// waits is the time in which the provider made the agent wait. Waits at the same time count once.
+type waits struct {
+	total time.Duration
+	until time.Time // the end of the last wait, which may be in the future
+	since time.Time // since when a request has been waiting for the provider; zero if none is
 }
 
-func (s *span) add(from, to time.Time) {
-	switch {
-	case !to.After(from) || !to.After(s.to):
-	case from.After(s.to):
-		s.total, s.from, s.to = s.total+s.to.Sub(s.from), from, to
-	default:
-		s.to = to
+// add counts a wait that begins after all earlier ones, or with the request that is waiting.
+func (w *waits) add(from, to time.Time) {
+	if !w.since.IsZero() {
+		from = w.since
 	}
-}
-
-// waiting begins a span in which the provider makes the agent wait, which waited ends.
-func (l *ledger) waiting(since time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.since = since
-}
-
-// waited adds a span in which the provider made the agent wait. It may end in the future.
-func (l *ledger) waited(from, to time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	over := from.Equal(l.since)
-	if !l.since.IsZero() {
-		from = l.since // a request has been waiting all the while; so spans begin one after the other
+	if from.Before(w.until) {
+		from = w.until
 	}
-	if l.waits.add(from, to); over {
-		l.since = time.Time{}
+	if to.After(from) {
+		w.total, w.until = w.total+to.Sub(from), to
 	}
 }
 
 // length returns the time until now.
-func (s span) length() time.Duration {
-	to := s.to
-	if now := time.Now(); to.After(now) {
-		to = now
+func (w waits) length() time.Duration {
+	now := time.Now()
+	w.add(now, now)
+	return w.total - max(w.until.Sub(now), 0)
+}
+
+// waiting begins a wait for the provider, which waited ends.
+func (l *ledger) waiting(since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waits.since = since
+}
+
+// waited counts a wait for the provider. It may end in the future.
+func (l *ledger) waited(from, to time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	over := from.Equal(l.waits.since)
+	if l.waits.add(from, to); over {
+		l.waits.since = time.Time{}
 	}
-	return s.total + max(to.Sub(s.from), 0)
 }
 
 // admit counts a request towards the budgets, or refuses it. The tokens of a generation are known only at its
@@ -210,11 +208,7 @@ func (l *ledger) snapshot() Facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.facts
-	waits := l.waits
-	if !l.since.IsZero() {
-		waits.add(l.since, time.Now())
-	}
-	f.ProviderWait = waits.length().Seconds()
+	f.ProviderWait = l.waits.length().Seconds()
 	f.Statuses = slices.Clone(f.Statuses)
 	f.Failed, f.Stripped, f.External = maps.Clone(f.Failed), maps.Clone(f.Stripped), maps.Clone(f.External)
 	return f
