@@ -136,7 +136,8 @@ func (e Egress) open(task string, attempt int, provider *relay.Config) (*egressS
 	w.token = cfg.Token
 	cfg.Log, cfg.Task, cfg.Attempt = e.Log, task, attempt
 	if w.relay, err = relay.New(cfg); err != nil {
-		return nil, errors.Join(err, w.proxy.Close())
+		w.proxy.Close()
+		return nil, err
 	}
 	return w, nil
 }
@@ -204,7 +205,7 @@ func (w *egressSession) cut() (err error) {
 		err = w.relay.Close()
 	}
 	if w.proxy != nil {
-		err = errors.Join(err, w.proxy.Close())
+		w.proxy.Close()
 	}
 	return err
 }

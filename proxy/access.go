@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -147,7 +148,7 @@ func (d decision) text() string {
 	if d.Rule != "" {
 		text += "rule: " + d.Rule + "\n"
 	}
-	return text + "cure: " + d.Cure + "\n"
+	return text + "cure: " + strings.Replace(d.Reason.Cure, "HOST", strconv.Quote(d.Host), 1) + "\n"
 }
 
 // status returns the HTTP status of a refusal.

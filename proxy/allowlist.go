@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -37,7 +36,6 @@ type decision struct {
 	Rule    string // the rule that allowed or refused the request
 	Private bool   // the host may have a private address
 	Reason  reason // of a refusal
-	Cure    string // of a refusal: how to allow the request
 }
 
 // decide says whether the allowlist allows the request. It depends only on p and r. Proxy.dial checks
@@ -55,9 +53,7 @@ func (p Allowlist) decide(r request) decision {
 	case badName.Word != "":
 		return d.refuse(badName, "hosts are named by DNS names")
 	case rule < 0:
-		d = d.refuse(reasonHost, "no entry of harness.config.allowed_domains matches")
-		d.Cure = fmt.Sprintf("add %q to harness.config.allowed_domains", host)
-		return d
+		return d.refuse(reasonHost, "no entry of harness.config.allowed_domains matches")
 	case r.Kind == KindDNS:
 	case !okPort:
 		return d.refuse(reasonBadPort, "ports are decimal numbers")
@@ -71,6 +67,6 @@ func (p Allowlist) decide(r request) decision {
 }
 
 func (d decision) refuse(why reason, rule string) decision {
-	d.Allowed, d.Reason, d.Rule, d.Cure = false, why, rule, why.Cure
+	d.Allowed, d.Reason, d.Rule = false, why, rule
 	return d
 }

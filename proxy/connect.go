@@ -13,7 +13,6 @@ func (f *forwarder) handleConnect(w http.ResponseWriter, r *http.Request, c *cli
 	if err != nil {
 		panic(http.ErrAbortHandler) // impossible: only HTTP/1 is served
 	}
-	defer f.work.Done() // as connState does for other connections
 
 	early := make([]byte, rw.Reader.Buffered()) // what net/http read beyond the request
 	_, _ = io.ReadFull(rw.Reader, early)

@@ -83,7 +83,7 @@ func (p *Proxy) ServeDNS(c net.PacketConn) error {
 
 // ServeDNSTCP does what [Proxy.ServeDNS] does, for clients that use TCP.
 func (p *Proxy) ServeDNSTCP(l net.Listener) error {
-	return p.accept(l, KindDNS, func(c *client) { p.start(c, p.serveDNSConn) })
+	return p.accept(l, KindDNS, p.serveDNSConn)
 }
 
 func (p *Proxy) serveDNSConn(c *client) {

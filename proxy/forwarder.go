@@ -65,13 +65,17 @@ func (f *forwarder) newTransport() *http.Transport {
 	}
 }
 
+// serve serves the requests of a connection until the connection is closed.
+func (f *forwarder) serve(c *client) {
+	_ = f.server.Serve(OneConn(c)) // returns while the server serves c on another goroutine
+	<-c.closed
+	c.logUnfinished()
+}
+
 // handle is the server's handler.
 func (f *forwarder) handle(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(clientKey{}).(*client)
 	c.handled.Store(true)
-	if !c.counted {
-		panic(http.ErrAbortHandler) // makes net/http close the connection
-	}
 	if r.Method == http.MethodConnect && c.redirectedTo == nil {
 		f.handleConnect(w, r, c)
 		return
@@ -79,19 +83,10 @@ func (f *forwarder) handle(w http.ResponseWriter, r *http.Request) {
 	f.forward(w, r, c)
 }
 
-// connState tracks the server's connections.
+// connState prepares a connection for its next request.
 func (f *forwarder) connState(conn net.Conn, state http.ConnState) {
-	c := conn.(*client)
-	switch state {
-	case http.StateNew:
-		c.counted = f.begin()
-	case http.StateIdle: // between two requests
+	if c := conn.(*client); state == http.StateIdle {
 		c.handled.Store(false)
 		c.unparsed.Store(false)
-	case http.StateClosed:
-		c.logUnfinished()
-		if c.counted {
-			f.work.Done()
-		}
 	}
 }

@@ -108,13 +108,11 @@ func New(cfg Config) (*Proxy, error) {
 
 // Serve serves l as a forward proxy for CONNECT and requests with absolute URLs. It returns
 // when l or the proxy is closed, and closes l.
-func (p *Proxy) Serve(l net.Listener) error {
-	return p.accept(l, KindMalformed, func(c *client) { _ = p.http.server.Serve(OneConn(c)) })
-}
+func (p *Proxy) Serve(l net.Listener) error { return p.accept(l, KindMalformed, p.http.serve) }
 
-// accept passes the connections of a listener to use, up to the limit. A connection beyond the limit
-// gets a log entry of the given kind.
-func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
+// accept serves the connections of a listener, up to the limit, each on a goroutine of its own. A connection
+// beyond the limit gets a log entry of the given kind.
+func (p *Proxy) accept(l net.Listener, kind Kind, serve func(*client)) error {
 	done := p.closeAtEnd(l)
 	if done == nil {
 		return ErrClosed
@@ -129,7 +127,7 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 		case err == nil:
 			wait = time.Millisecond
 			if c := p.newClient(conn, kind); c != nil {
-				use(c)
+				p.start(c, serve)
 			}
 		case p.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return nil
@@ -147,14 +145,11 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 
 // Close ends all connections, tunnels and Serve methods and waits until they have
 // written their log entries. It may be called again.
-func (p *Proxy) Close() error {
+func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.end() // closes listeners and connections
 	p.mu.Unlock()
-	err := p.http.server.Close()
-	p.http.transport.CloseIdleConnections()
 	p.work.Wait()
-	return err
 }
 
 // Totals returns what the proxy has done so far.

@@ -24,7 +24,7 @@ var (
 	reasonPort           = reason{"port_not_allowed", 403, "use a port that the policy lists"}
 	reasonBadName        = reason{"bad_name", 403, "use the host's ASCII DNS name"}                      // not an ASCII DNS name
 	reasonIPLiteral      = reason{"ip_literal", 403, "use the host's name; the proxy refuses addresses"} // an address, in whatever spelling
-	reasonHost           = reason{"host_not_allowed", 403, "add the host to harness.config.allowed_domains"}
+	reasonHost           = reason{"host_not_allowed", 403, "add HOST to harness.config.allowed_domains"}
 	reasonLookup         = reason{"lookup_not_served", 403, "use the proxy variables, or set runtime.network.transparent"} // Config.Explicit
 	reasonHostMismatch   = reason{"host_mismatch", 403, "ask the host whose name was looked up"}                           // a redirected request names another host than its address does
 )

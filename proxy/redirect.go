@@ -23,7 +23,7 @@ type destination struct {
 // connection's original destination is its option SO_ORIGINAL_DST or, without it, its local address.
 // ServeRedirected returns when l or the proxy is closed, and closes l.
 func (p *Proxy) ServeRedirected(l net.Listener) error {
-	return p.accept(l, KindTransparent, func(c *client) { p.start(c, p.redirected) })
+	return p.accept(l, KindTransparent, p.redirected)
 }
 
 func (p *Proxy) redirected(c *client) {
@@ -43,7 +43,7 @@ func (p *Proxy) redirected(c *client) {
 	switch {
 	case why == reasonNotTLS && to.Port() != 443:
 		c.early, c.redirectedTo = append(first, c.early...), &destination{name, to.Port()}
-		_ = p.http.server.Serve(OneConn(c)) // each request is its own access
+		p.http.serve(c) // each request is its own access
 	case why.Word != "":
 		a.refuseHello(c, first, why)
 	default:

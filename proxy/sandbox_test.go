@@ -15,6 +15,11 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
+func TestMain(m *testing.M) {
+	containerdtest.Enter()
+	os.Exit(m.Run())
+}
+
 // A sandbox contains a client that makes the attempts of a test, and the proxy's
 // sockets.
 type sandbox struct {

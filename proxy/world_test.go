@@ -326,6 +326,6 @@ func (w *world) startProxy(cfg proxy.Config) (*proxy.Proxy, *book) {
 	cfg.Allowed.Mirrors = domains(w.t, "mirror.test")
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
 	must.Do(w.t, err)
-	w.t.Cleanup(func() { must.Report(w.t, p.Close()) })
+	w.t.Cleanup(p.Close)
 	return p, log
 }
