@@ -43,9 +43,7 @@ func TestEnvironment(t *testing.T) {
 	if task.Environment().Env["B"] != "b" {
 		t.Error("a caller can change the task")
 	}
-	if got := oneTask(t, `{"id":"p","version":1}`, `{"id":"a","family":"tool_call"}`).Environment(); got.Workdir != "/workspace" {
-		t.Errorf("default %+v", got)
-	}
+	must.Equal(t, "/workspace", oneTask(t, `{"id":"p","version":1}`, `{"id":"a","family":"tool_call"}`).Environment().Workdir)
 	long := oneTask(t, `{"id":"p","version":1}`, `{"id":"a","family":"tool_call","environment":{"timeout_seconds":1e300}}`)
 	if got := long.Environment().Timeout; got < 100*365*24*time.Hour {
 		t.Errorf("timeout %v", got)
@@ -276,9 +274,7 @@ func TestMatchTask(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.glob+" "+test.id, func(t *testing.T) {
-			if got := compiler.MatchTask(test.glob, test.id); got != test.want {
-				t.Errorf("got %v", got)
-			}
+			must.Equal(t, test.want, compiler.MatchTask(test.glob, test.id))
 		})
 	}
 }
@@ -306,9 +302,7 @@ func TestSelector(t *testing.T) {
 					got = append(got, id)
 				}
 			}
-			if strings.Join(got, " ") != tt.want {
-				t.Errorf("selects %q, want %q", got, tt.want)
-			}
+			must.Equal(t, tt.want, strings.Join(got, " "))
 		})
 	}
 }

@@ -127,11 +127,7 @@ func TestPrompt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			view, kind := agentView(t, tt.row)
 			got := harness.Prompt(harness.Request{Task: view, Kind: kind}, "task.json")
-			for _, want := range []string{"-v or not?", tt.collected, "/task.json", "How your result is collected"} {
-				if !strings.Contains(got, want) {
-					t.Errorf("lacks %q:\n%s", want, got)
-				}
-			}
+			must.Contains(t, got, "-v or not?", tt.collected, "/task.json", "How your result is collected")
 			if strings.Contains(got, "the-hidden-answer") || strings.HasPrefix(got, "-") {
 				t.Errorf("the prompt:\n%s", got)
 			}
@@ -194,9 +190,8 @@ func TestPreparationWaits(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, enough)
 		defer cancel()
-		if _, err := agent.Produce(ctx, engine, harness.Request{}); !errors.Is(err, enough) {
-			t.Error(err)
-		}
+		_, err := agent.Produce(ctx, engine, harness.Request{})
+		must.Is(t, err, enough)
 		close(engine.released)
 	})
 }

@@ -234,9 +234,7 @@ func TestFill(t *testing.T) {
 	}
 	must.Do(t, os.Remove(filepath.Join(out, "provenance.json")))
 	_, err = pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})
-	if err == nil || !strings.Contains(err.Error(), "tasks.jsonl is there already, and no import made it") {
-		t.Errorf("over rows that no import made: %v", err)
-	}
+	must.Tells(t, err, "tasks.jsonl is there already, and no import made it") // over rows that no import made
 }
 
 // TestCancelled shows that a canceled import leaves nothing behind.

@@ -177,9 +177,7 @@ func TestWarnings(t *testing.T) {
 			for _, w := range report.Summarize([]*report.Source{s}).Runs[0].Warnings() {
 				got = append(got, w.Kind+": "+w.Text)
 			}
-			if strings.Join(got, "\n") != tt.want {
-				t.Errorf("says %q, want %q", got, tt.want)
-			}
+			must.Equal(t, tt.want, strings.Join(got, "\n"))
 		})
 	}
 }

@@ -105,9 +105,8 @@ func TestNumbers(t *testing.T) {
 		t.Errorf("accuracy %+v", r.Accuracy)
 	}
 	// 4 of 6: (2/3 + 1.9207/6 ± 1.95996 sqrt(2/54 + 3.8415/144)) / (1 + 3.8415/6)
-	if i := r.Accuracy.Wilson; fmt.Sprintf("%.4f %.4f", i.Low, i.High) != "0.3000 0.9032" {
-		t.Errorf("Wilson %+v", i)
-	}
+	i := r.Accuracy.Wilson
+	must.Equal(t, "0.3000 0.9032", fmt.Sprintf("%.4f %.4f", i.Low, i.High))
 	// Four draws from (2 of 2), (1 of 2), (0 of 1), (1 of 1): 0 has probability 1/256, 1/5
 	// (three of the third, one of the second) 4/256, 1/4 4/256, which exceeds 2.5 %; 1 has 1/16.
 	if i := r.Accuracy.Clustered; i == nil || i.Low != 0.25 || i.High != 1 {

@@ -8,6 +8,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
@@ -48,9 +49,7 @@ func TestNeed(t *testing.T) {
 			if got := c.need(task); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
-			if got := c.sandboxNeed(task).Disk; got != tt.spare {
-				t.Errorf("one more run takes %d bytes, want %d", got, tt.spare)
-			}
+			must.Equal(t, tt.spare, c.sandboxNeed(task).Disk)
 		})
 	}
 }
@@ -68,7 +67,5 @@ func TestHostNotMeasured(t *testing.T) {
 func TestNoneLeft(t *testing.T) {
 	p := Plan{Inputs: Inputs{Pack: &compiler.Pack{TasksPath: "tasks.jsonl"}}}
 	p.LeftOut = []LeftOut{{Task: "a", Reason: "no image"}, {Task: "b", Reason: "no network"}}
-	if got, want := p.noneLeft().Message, "none of 2 tasks can be prepared\na: no image\nb: no network"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	must.Equal(t, "none of 2 tasks can be prepared\na: no image\nb: no network", p.noneLeft().Message)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/check"
 	"github.com/securebench/sbench/run/standin"
@@ -132,8 +133,7 @@ func TestCheckWithoutResult(t *testing.T) {
 			}
 			return run.Summary{}, fmt.Errorf("%w: the disk is full", want)
 		}}
-		if _, err := c.Pack(t.Context()); !errors.Is(err, want) {
-			t.Errorf("%v, want %v", err, want)
-		}
+		_, err := c.Pack(t.Context())
+		must.Is(t, err, want)
 	}
 }

@@ -17,8 +17,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/family"
@@ -304,9 +302,7 @@ func TestOutcomes(t *testing.T) {
 	if events[0] != "run_start" || events[len(events)-1] != "run_done" {
 		t.Errorf("events %v", events)
 	}
-	if answer, err := os.ReadFile(filepath.Join(cfg.Output, *all[0].CandidateWorkspace, "answer")); string(answer) != "right" {
-		t.Errorf("kept %q, %v", answer, err)
-	}
+	must.Equal(t, "right", string(must.Read(t, filepath.Join(cfg.Output, *all[0].CandidateWorkspace, "answer"))))
 }
 
 // TestAfterTimeout: the candidate is stored even if the harness ended badly. It is judged if the tester
@@ -348,9 +344,7 @@ func TestAfterTimeout(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := records(t, cfg)
-			if diff := cmp.Diff(tt.later, outcomes(again)); diff != "" {
-				t.Error("judged again:", diff)
-			}
+			must.Equal(t, tt.later, outcomes(again)) // judged again
 			if again[0].ProducerFailure == nil {
 				t.Errorf("judged again: %+v", again[0])
 			}
@@ -367,9 +361,8 @@ func TestInterrupted(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := runs(ctx, cfg); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	_, err := runs(ctx, cfg)
+	must.Is(t, err, context.Canceled)
 	must.Equal(t, []string{"one passed"}, outcomes(records(t, cfg)))
 }
 
@@ -445,11 +438,7 @@ func nothingStarts(t *testing.T, rows []string, wants ...string) {
 	if !errors.As(err, &problems) {
 		t.Fatalf("got %v", err)
 	}
-	for _, want := range wants {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in\n%v", want, err)
-		}
-	}
+	must.Contains(t, err.Error(), wants...)
 	if _, err := os.Stat(cfg.Output); !errors.Is(err, os.ErrNotExist) || e.n > 0 {
 		t.Errorf("something started: %v, %d sandboxes", err, e.n)
 	}
@@ -563,9 +552,7 @@ func TestPlannedCount(t *testing.T) {
 	if !errors.Is(err, run.ErrStopped) || summary.Total != 2 || summary.Planned != 6 || !summary.Interrupted() {
 		t.Fatalf("%+v, %v", summary, err)
 	}
-	if got := summary.String(); !strings.Contains(got, "total=2 planned=6 verification=partial verified=2 passed=0 output=") {
-		t.Error(got)
-	}
+	must.Contains(t, summary.String(), "total=2 planned=6 verification=partial verified=2 passed=0 output=")
 	planned := func(name string) int {
 		t.Helper()
 		text := must.Read(t, filepath.Join(cfg.Output, name))
@@ -603,9 +590,7 @@ func TestPlannedCount(t *testing.T) {
 	if summary, err = runs(t.Context(), cfg); err != nil || summary.Total != 2 || summary.Planned != 2 {
 		t.Errorf("%+v, %v", summary, err)
 	}
-	if s := planned(record.SealFile); s != 8 {
-		t.Errorf("after one task alone: seal.json %d", s)
-	}
+	must.Equal(t, 8, planned(record.SealFile)) // after one task alone: seal.json
 	// A run that judges it again is no more complete.
 	old := cfg.Output
 	cfg.Output, cfg.Resume, cfg.Select = filepath.Join(t.TempDir(), "again"), false, nil
@@ -636,9 +621,7 @@ func TestPlannedOfFirst(t *testing.T) {
 	cfg.Output, cfg.FailFast = filepath.Join(t.TempDir(), "again"), false
 	_, err := judgeAgain(cfg, old)
 	must.Do(t, err)
-	if seal := string(must.Read(t, filepath.Join(cfg.Output, record.SealFile))); !strings.Contains(seal, `"planned": 4`) {
-		t.Error(seal)
-	}
+	must.Contains(t, string(must.Read(t, filepath.Join(cfg.Output, record.SealFile))), `"planned": 4`)
 }
 
 func TestNoTasks(t *testing.T) {

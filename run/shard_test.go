@@ -114,9 +114,7 @@ func TestMergeGraded(t *testing.T) {
 		dirs = append(dirs, cfg.Output)
 	}
 	cfg.Output = filepath.Join(dir, "merged")
-	if report := merge(t, dirs, cfg.Output, nil); report.Attempts != 3 {
-		t.Errorf("%+v", report)
-	}
+	must.Equal(t, 3, merge(t, dirs, cfg.Output, nil).Attempts)
 	verified(t, cfg.Output)
 }
 
@@ -204,15 +202,13 @@ func TestMergeRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := record.Merge(t.Context(), dirs, whole.Output, record.MergeOptions{}); !errors.Is(err, record.ErrExists) {
-		t.Errorf("merged over another run: %v", err)
-	}
+	_, err := record.Merge(t.Context(), dirs, whole.Output, record.MergeOptions{})
+	must.Is(t, err, record.ErrExists)        // merged over another run
 	foreign := filepath.Join(dir, "foreign") // as SecureBench leaves it, without a manifest
 	must.Do(t, os.Mkdir(foreign, 0o755))
 	must.Do(t, os.WriteFile(filepath.Join(foreign, record.RecordsFile), []byte("{}\n"), 0o644))
-	if _, err := record.Merge(t.Context(), dirs, foreign, record.MergeOptions{}); !errors.Is(err, record.ErrExists) {
-		t.Errorf("merged over records without a manifest: %v", err)
-	}
+	_, err = record.Merge(t.Context(), dirs, foreign, record.MergeOptions{})
+	must.Is(t, err, record.ErrExists) // merged over records without a manifest
 	must.Equal(t, "{}\n", string(must.Read(t, filepath.Join(foreign, record.RecordsFile))))
 	if _, err := record.Merge(t.Context(), dirs, filepath.Join(dir, "signed"), record.MergeOptions{Key: newKey(t).Public()}); !errors.Is(err, record.ErrShards) || !strings.Contains(err.Error(), record.SignatureFile) {
 		t.Errorf("unsigned shards: %v", err)
@@ -226,12 +222,9 @@ func TestMergeRefuses(t *testing.T) {
 	more := cfg
 	more.Output, more.Shard, more.Resume, more.Attempts = merged, nil, true, 2
 	ran(t, more)
-	if _, err := record.Merge(t.Context(), dirs, merged, record.MergeOptions{}); !errors.Is(err, record.ErrExists) {
-		t.Errorf("merged over attempts that were made after the merge: %v", err)
-	}
-	if v := verified(t, merged); v.Records != 8 {
-		t.Errorf("%d records", v.Records)
-	}
+	_, err = record.Merge(t.Context(), dirs, merged, record.MergeOptions{})
+	must.Is(t, err, record.ErrExists) // merged over attempts that were made after the merge
+	must.Equal(t, 8, verified(t, merged).Records)
 	cfg.Output, cfg.Shard, cfg.Resume = dirs[0], &run.Shard{Index: 2, Count: 2}, true
 	if _, err := runs(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "belongs to shard 1 of 2") {
 		t.Errorf("another shard's directory was resumed: %v", err)

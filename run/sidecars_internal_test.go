@@ -10,6 +10,7 @@ import (
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -22,9 +23,7 @@ func TestSidecarArgs(t *testing.T) {
 		"entry image": {}, "entry own": {Command: own}, "own": {Entrypoint: own}, "own own": {Entrypoint: own, Command: own},
 		"entry sh -c x": {Command: schema.Command{Shell: "x"}},
 	} {
-		if got := strings.Join(sidecarArgs(image, s), " "); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		must.Equal(t, want, strings.Join(sidecarArgs(image, s), " "))
 	}
 }
 

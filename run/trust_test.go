@@ -213,9 +213,8 @@ func TestNotKept(t *testing.T) {
 			must.Do(t, errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o644)))
 		}
 	}
-	if _, err := runs(t.Context(), cfg); !errors.Is(err, run.ErrInfrastructure) {
-		t.Error(err)
-	}
+	_, err := runs(t.Context(), cfg)
+	must.Is(t, err, run.ErrInfrastructure)
 	if r := records(t, cfg)[0]; r.VerificationStatus != record.Error || r.Assurance != "" || r.Passed != nil || r.CandidateDigest != "" {
 		t.Errorf("%+v", r)
 	}
@@ -282,9 +281,8 @@ func TestReplacedWorkspace(t *testing.T) {
 			must.Do(t, replace(filepath.Join(cfg.Output, record.WorkspacesDir), filepath.Join(cfg.Output, record.WorkspacesDir, record.WorkspaceName("one", 1, 1))))
 			again := cfg
 			again.Output = filepath.Join(t.TempDir(), "again")
-			if summary, _ := judgeAgain(again, cfg.Output); summary.Errors != 1 {
-				t.Errorf("%+v", summary)
-			}
+			summary, _ := judgeAgain(again, cfg.Output)
+			must.Equal(t, 1, summary.Errors)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -25,9 +26,7 @@ func TestCommandPolicy(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.policy.Decide(tt.args); got.Allowed != tt.allowed {
-				t.Errorf("decided %+v", got)
-			}
+			must.Equal(t, tt.allowed, tt.policy.Decide(tt.args).Allowed)
 		})
 	}
 }

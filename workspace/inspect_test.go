@@ -49,14 +49,8 @@ evaluator: securebench/evaluator/instructions.json (public) "\"do it\""
 	revealed, err := workspace.Inspect(task, pack, workspace.InspectOptions{Reveal: true, TaskFile: "t.json"})
 	must.Do(t, err)
 	got := lines(revealed)
-	for _, want := range []string{
-		"agent: t.json", `securebench/evaluation_inputs/checker.json (evaluation_inputs) "{ \"path\": \"a/check.sh\", \"source\": \"script\" }"`,
-		`securebench/evaluator/expected_state.json (hidden) "\"done\""`,
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
+	must.Contains(t, got, "agent: t.json", `securebench/evaluation_inputs/checker.json (evaluation_inputs) "{ \"path\": \"a/check.sh\", \"source\": \"script\" }"`,
+		`securebench/evaluator/expected_state.json (hidden) "\"done\""`)
 }
 
 func TestInspectMissingFiles(t *testing.T) {

@@ -1,7 +1,6 @@
 package workspace_test
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -236,9 +235,7 @@ func TestPlanRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pack, task := openPack(t, terminalManifest, test.row, test.files)
 			_, err := workspace.PlanAgent(task, pack)
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want %q", err, test.want)
-			}
+			must.Tells(t, err, test.want)
 		})
 	}
 }
@@ -274,9 +271,7 @@ func TestWriteIntoUsedWorkspace(t *testing.T) {
 			if err := plan.Write(t.Context(), must.OpenRoot(t, dir), 0); (err == nil) != test.ok {
 				t.Errorf("error %v", err)
 			}
-			if got, _ := os.ReadFile(filepath.Join(outside, "victim")); string(got) != "untouched" {
-				t.Errorf("wrote outside: %q", got)
-			}
+			must.Equal(t, "untouched", string(must.Read(t, filepath.Join(outside, "victim"))))
 			if entries, _ := os.ReadDir(outside); len(entries) != 1 {
 				t.Errorf("made files outside: %v", entries)
 			}
@@ -288,7 +283,5 @@ func TestWriteBounds(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanAgent(task, pack)
 	must.Do(t, err)
-	if err := plan.Write(t.Context(), must.OpenRoot(t, tempDir(t)), 10); !errors.Is(err, workspace.ErrTooBig) {
-		t.Errorf("error %v", err)
-	}
+	must.Is(t, plan.Write(t.Context(), must.OpenRoot(t, tempDir(t)), 10), workspace.ErrTooBig)
 }

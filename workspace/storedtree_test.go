@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/must"
@@ -128,18 +127,12 @@ func TestStoredTreeAndRestored(t *testing.T) {
 	removable(t, dir)
 	again, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{})
 	must.Do(t, err)
-	if again.Digest != want.Digest {
-		t.Errorf("digest of the kept tree %s, want %s", again.Digest, want.Digest)
-	}
+	must.Equal(t, want.Digest, again.Digest) // digest of the kept tree
 	restored := tempDir(t)
 	back, err := kept.Restore(t.Context(), must.OpenRoot(t, restored), workspace.TreeOptions{Lost: func(workspace.Attributes) error { return errors.New("lost") }})
 	must.Do(t, err)
-	if back.Digest != want.Digest {
-		t.Errorf("digest of the restored tree %s, want %s", back.Digest, want.Digest)
-	}
-	if diff := cmp.Diff(attributes(t, src), attributes(t, restored)); diff != "" {
-		t.Errorf("restored (-left +got):\n%s", diff)
-	}
+	must.Equal(t, want.Digest, back.Digest) // digest of the restored tree
+	must.Equal(t, attributes(t, src), attributes(t, restored))
 }
 
 // TestStoredTreePlain: if no attributes are lost, the list is empty. Owners that somebody gives the kept files
@@ -238,9 +231,8 @@ func TestStoredTreeDamaged(t *testing.T) {
 				data := must.Read(t, list)
 				kept.List = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 			}
-			if _, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{}); !errors.Is(err, workspace.ErrAttributes) {
-				t.Errorf("digest: %v", err)
-			}
+			_, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{})
+			must.Is(t, err, workspace.ErrAttributes)
 			if _, err := kept.Restore(t.Context(), must.OpenRoot(t, tempDir(t)), workspace.TreeOptions{}); err == nil {
 				t.Error("restored")
 			}
@@ -267,9 +259,8 @@ func TestStoredTreeRenamed(t *testing.T) {
 	}
 	want, err := stored(t, src).Copy(t.Context(), nil, workspace.TreeOptions{})
 	must.Do(t, err)
-	if _, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{}); !errors.Is(err, workspace.ErrAttributes) {
-		t.Errorf("with the old list: %v", err)
-	}
+	_, err = kept.Copy(t.Context(), nil, workspace.TreeOptions{})
+	must.Is(t, err, workspace.ErrAttributes) // with the old list
 	kept.List, err = kept.Renamed(t.Context(), names)
 	must.Do(t, err)
 	if got, err := kept.Copy(t.Context(), nil, workspace.TreeOptions{}); err != nil || got.Digest != want.Digest {
@@ -282,11 +273,8 @@ func TestListBounded(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "list")
 	list, err := workspace.NewAttributesWriter(name)
 	must.Do(t, err)
-	if err := list.Add(workspace.Attributes{Path: strings.Repeat("x", 512<<10)}); !errors.Is(err, workspace.ErrTooBig) {
-		t.Errorf("a long path: %v", err)
-	}
+	must.Is(t, list.Add(workspace.Attributes{Path: strings.Repeat("x", 512<<10)}), workspace.ErrTooBig) // a long path
 	must.Do(t, list.Discard())
-	if _, err := os.Lstat(name); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the list is there: %v", err)
-	}
+	_, err = os.Lstat(name)
+	must.Is(t, err, os.ErrNotExist)
 }

@@ -147,18 +147,15 @@ func TestTreeBounds(t *testing.T) {
 			if !errors.Is(err, workspace.ErrTooBig) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
-			if _, err := workspace.DigestTree(t.Context(), must.OpenRoot(t, test.dir), test.opts); !errors.Is(err, workspace.ErrTooBig) {
-				t.Errorf("digest: %v", err)
-			}
+			_, err = workspace.DigestTree(t.Context(), must.OpenRoot(t, test.dir), test.opts)
+			must.Is(t, err, workspace.ErrTooBig)
 		})
 	}
 	t.Run("a link to which the destination gives less room", func(t *testing.T) {
 		links := tempDir(t)
 		must.Do(t, os.Symlink(strings.Repeat("x", 1500), filepath.Join(links, "link")))
 		_, err := workspace.CopyTree(t.Context(), must.OpenRoot(t, links), must.OpenRoot(t, shortLinks(t)), workspace.TreeOptions{})
-		if !errors.Is(err, workspace.ErrTooBig) {
-			t.Errorf("error %v", err)
-		}
+		must.Is(t, err, workspace.ErrTooBig)
 	})
 }
 
@@ -258,9 +255,8 @@ func TestCopyTreeStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	if _, err := workspace.CopyTree(ctx, must.OpenRoot(t, dir), must.OpenRoot(t, tempDir(t)), workspace.TreeOptions{}); !errors.Is(err, why) {
-		t.Errorf("error %v", err)
-	}
+	_, err := workspace.CopyTree(ctx, must.OpenRoot(t, dir), must.OpenRoot(t, tempDir(t)), workspace.TreeOptions{})
+	must.Is(t, err, why)
 }
 
 func TestTaskDir(t *testing.T) {

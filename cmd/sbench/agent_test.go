@@ -245,9 +245,8 @@ func TestMaxCost(t *testing.T) {
 			t.Errorf("%v:\n%s%s", more, stdout, stderr)
 		}
 	}
-	if stdout, _ := r.host.sbench(0, "report", out); !strings.Contains(stdout, "80.00 USD in all tries") {
-		t.Error(stdout)
-	}
+	stdout, _ := r.host.sbench(0, "report", out)
+	must.Contains(t, stdout, "80.00 USD in all tries")
 }
 
 // TestOwnDescriptor runs a tester's own agent with the descriptor of examples/agents.
@@ -294,9 +293,8 @@ harness:
 	if stdout, _ := h.sbench(0, "show", out, "terminal-task-smoke/create-file"); !strings.Contains(stdout, "name: my_agent") || !strings.Contains(stdout, "command (exit code 0)\n    echo 'hello, sandbox'") || strings.Contains(stdout, realKey) {
 		t.Error(stdout)
 	}
-	if shown, _ := h.sbench(0, "harness", "show", "gemini_cli"); !strings.Contains(shown, "api: google") {
-		t.Error(shown)
-	}
+	shown, _ := h.sbench(0, "harness", "show", "gemini_cli")
+	must.Contains(t, shown, "api: google")
 }
 
 // agents returns all agents. For an ordinary user without SBENCH_SOAK it returns one stand-alone program and
@@ -425,11 +423,7 @@ s = socket.create_connection(('127.0.0.1', 8099)); s.sendall(b'GET /v1/models HT
 					}
 				}
 			}
-			for _, wanted := range []string{"environ done", "grep done", "Read-only file system"} {
-				if !strings.Contains(saw, wanted) {
-					t.Errorf("the model did not get to see %q", wanted)
-				}
-			}
+			must.Contains(t, saw, "environ done", "grep done", "Read-only file system")
 			for _, secret := range []string{realKey, "of-the-operator", "REACHED", "check-greeting", "candidates.json"} {
 				if strings.Contains(saw, secret) {
 					t.Errorf("the model saw %q", secret)

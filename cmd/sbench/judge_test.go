@@ -91,9 +91,8 @@ func TestJudge(t *testing.T) {
 	if r := byModel["command"]; r.FailureReason != "judge_swayed" {
 		t.Errorf("%s %s", r.FailureReason, r.FailureMessage)
 	}
-	if stdout, _ := h.sbench(0, "report", out); !strings.Contains(stdout, "6 answers judged by a model: judge-model (openai), 1 votes, temperature 0") {
-		t.Error(stdout)
-	}
+	stdout, _ := h.sbench(0, "report", out)
+	must.Contains(t, stdout, "6 answers judged by a model: judge-model (openai), 1 votes, temperature 0")
 	again := filepath.Join(h.dir, "again")
 	if stdout, _ := h.sbench(0, "grade", out, "--config", filepath.Join(h.dir, "prose", "tester.yaml"), "--output-dir", again); strings.Contains(stdout, "changed:") || !strings.Contains(stdout, "passed=3") {
 		t.Error(stdout)
@@ -101,13 +100,10 @@ func TestJudge(t *testing.T) {
 
 	// Without a judge, such records stay pending.
 	pending, _ := verdicts(write("none", prose.String(), ""))
-	if r := pending["sky"]; r.VerificationStatus != record.Pending {
-		t.Errorf("%s", r.VerificationStatus)
-	}
+	must.Equal(t, record.Pending, pending["sky"].VerificationStatus)
 	h.env = h.env[:len(h.env)-1]
-	if _, stderr := h.sbench(codeUsage, "run", filepath.Join(h.dir, "prose", "tester.yaml"), "--output-dir", filepath.Join(h.dir, "keyless")); !strings.Contains(stderr, `$.verification.judge.key: environment variable "JUDGE_KEY" has no value`) {
-		t.Error(stderr)
-	}
+	_, stderr := h.sbench(codeUsage, "run", filepath.Join(h.dir, "prose", "tester.yaml"), "--output-dir", filepath.Join(h.dir, "keyless"))
+	must.Contains(t, stderr, `$.verification.judge.key: environment variable "JUDGE_KEY" has no value`)
 }
 
 func privateOf(t *testing.T, dir string, r record.Record) record.Private {

@@ -219,12 +219,8 @@ func TestDaemonStopsMidRun(t *testing.T) {
 	for lines.Scan() {
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != codeInfrastructure {
-		t.Errorf("exit code %d", code)
-	}
-	if got := statuses(t, output); got != "passed passed" {
-		t.Errorf("recorded %q", got)
-	}
+	must.Equal(t, codeInfrastructure, cmd.ProcessState.ExitCode())
+	must.Equal(t, "passed passed", statuses(t, output))
 	if h.alive("orphan") {
 		t.Error("the harness goes on")
 	}
@@ -243,12 +239,8 @@ func TestInterrupted(t *testing.T) {
 	for lines.Scan() {
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != codeInterrupted {
-		t.Errorf("exit code %d", code)
-	}
-	if got := statuses(t, output); got != "" {
-		t.Errorf("recorded %q", got)
-	}
+	must.Equal(t, codeInterrupted, cmd.ProcessState.ExitCode())
+	must.Equal(t, "", statuses(t, output))
 	h.cleared(ours...)
 }
 
@@ -291,13 +283,10 @@ func TestKilledImport(t *testing.T) {
 	foreign := filepath.Join(h.state, "runs", "of-somebody")
 	must.Do(t, os.Mkdir(foreign, 0o755))
 	out, _ := h.sbench(0, "gc")
-	if !strings.Contains(out, "removed what run") {
-		t.Errorf("gc: %q", out)
-	}
+	must.Contains(t, out, "removed what run")
 	must.Do(t, os.Remove(foreign))
-	if out, _ = h.sbench(0, "gc"); out != "" {
-		t.Errorf("gc finds more: %q", out)
-	}
+	out, _ = h.sbench(0, "gc")
+	must.Equal(t, "", out)
 	must.Await(t, "the end of half an image", func() bool { // the daemon collects garbage when it likes
 		h.sbench(0, "image", "ls")
 		return !unpacks()
@@ -318,7 +307,5 @@ func TestNobodyReads(t *testing.T) {
 	must.Do(t, progress.Close())
 	must.Do(t, cmd.Wait())
 	stdout, _ := h.sbench(0, "verify", filepath.Join(pack, "out"))
-	if !strings.Contains(stdout, "2 records, sealed") {
-		t.Error(stdout)
-	}
+	must.Contains(t, stdout, "2 records, sealed")
 }

@@ -242,9 +242,7 @@ func TestCaptureKilled(t *testing.T) {
 	}
 	h.sbench(codeMeasured, append(args, "--resume")...)
 	h.sbench(codeMeasured, "verify", output)
-	if got := statuses(t, output); got != "passed" {
-		t.Errorf("recorded %q", got)
-	}
+	must.Equal(t, "passed", statuses(t, output))
 	if dir := filepath.Dir(half[0]); exists(dir) {
 		t.Errorf("%s is still there", dir)
 	}

@@ -177,7 +177,5 @@ func TestSay(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{stderr: &out}
 	a.say(slog.LevelError, "the program said \x1b[2J\a\nsbench: \u202eon two lines\n")
-	if got, want := out.String(), "sbench: the program said \\x1b[2J\\x07\nsbench: \\u{202e}on two lines\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	must.Equal(t, "sbench: the program said \\x1b[2J\\x07\nsbench: \\u{202e}on two lines\n", out.String())
 }

@@ -29,11 +29,7 @@ matrix:
   other: {harness.type: codex, harness.env: [OPENAI_API_KEY], harness.config.model: m}
 `)
 	stdout, _ := h.sbench(codeUsage, "validate", tester)
-	for _, want := range []string{`$.matrix.bad: $.harness.config.comand: unknown key`, `did you mean "command"?`, `$.matrix.worse: $.harness.config.timeout_seconds:`, `$.matrix.other: $.harness.config.command: unknown key`} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("%s lacks %s", stdout, want)
-		}
-	}
+	must.Contains(t, stdout, `$.matrix.bad: $.harness.config.comand: unknown key`, `did you mean "command"?`, `$.matrix.worse: $.harness.config.timeout_seconds:`, `$.matrix.other: $.harness.config.command: unknown key`)
 	write(`  good: {harness.config.command: "echo 'hello, sandbox' >greeting.txt"}
   list: {harness.config.command: [sh, -c, "echo 'hello, sandbox' >greeting.txt"], run.attempts: 2}
   nothing: {}
@@ -43,9 +39,8 @@ matrix:
 	if strings.Count(stdout, "passed=") != 3 || !strings.Contains(stdout, "run_id=m-list total=2 ") {
 		t.Error(stdout)
 	}
-	if stdout, _ := h.sbench(0, "run", tester, "--resume", "--plan"); strings.Count(stdout, "0 attempts would run") != 3 {
-		t.Error(stdout)
-	}
+	stdout, _ = h.sbench(0, "run", tester, "--resume", "--plan")
+	must.Equal(t, 3, strings.Count(stdout, "0 attempts would run"))
 	var dirs []string
 	for _, name := range []string{"good", "list", "nothing"} {
 		dirs = append(dirs, filepath.Join(h.dir, "out", name))

@@ -495,9 +495,7 @@ WORKDIR ..
 	exit, err := sandbox.Exec(t.Context(), runtime.Process{Wall: time.Minute, Args: []string{"sh", "-c",
 		"pwd; cat /etc/greeting /two/listing /etc/copied in/inner ~/made /mounted /opt/data.txt; stat -c '%U %a' /opt/bin/tool /srv/state; test -e /etc/issue && echo issue; echo $GREETING; id -un"}})
 	must.Do(t, err)
-	if want := "/srv/work\nhello world 3\napp\napp\ndata\ninner\napp\ninner\napp\napp\ndata\napp 750\nroot 755\nhello world\napp\n"; exit.Stdout.String() != want {
-		t.Errorf("%v: %q, want %q", exit, exit.Stdout, want)
-	}
+	must.Equal(t, "/srv/work\nhello world 3\napp\napp\ndata\ninner\napp\ninner\napp\napp\ndata\napp 750\nroot 755\nhello world\napp\n", exit.Stdout.String())
 	from := "FROM " + containerdtest.Image + "\n"
 	// A step that two Dockerfiles share has the configuration of neither.
 	for n, own := range []string{"ENTRYPOINT [\"/other\"]\n", ""} {

@@ -105,9 +105,8 @@ exec "$@"`
 			cmd := exec.Command("unshare", "--net", "--mount", "sh", "-c", script, "sh", strconv.Itoa(server.Process.Pid), filepath.Join(h.dir, "hosts"),
 				"sbench", "run", filepath.Join(h.dir, "tasks"), "--harness", tt.harness, "-o", out, "--progress", "plain", "--set", "verification.allowed_domains="+tt.domains)
 			cmd.Env = h.env
-			if text, err := cmd.CombinedOutput(); !strings.Contains(string(text), tt.want) {
-				t.Errorf("%v, want %q:\n%s", err, tt.want, text)
-			}
+			text, _ := cmd.CombinedOutput()
+			must.Contains(t, string(text), tt.want)
 		})
 	}
 }

@@ -50,11 +50,7 @@ func TestPtyRun(t *testing.T) {
 		if last := lines[len(lines)-1]; !strings.HasPrefix(last, "sbench: run_id=live total=1 verification=complete verified=1 passed=1 output=") {
 			t.Errorf("the last line is %q", last)
 		}
-		for _, want := range test.want {
-			if !strings.Contains(pty.Redraw().ReplaceAllString(got, "\n"), want) {
-				t.Errorf("no %q:\n%q", want, got)
-			}
-		}
+		must.Contains(t, pty.Redraw().ReplaceAllString(got, "\n"), test.want...)
 		p.Unbroken(t)
 	}
 }
@@ -80,9 +76,7 @@ func TestPtyInterrupted(t *testing.T) {
 			p.Await(t, " 0/1  0 passed  0 failed  0 error  ")
 			must.Do(t, test.end(p, cmd))
 			_ = cmd.Wait()
-			if got := cmd.ProcessState.ExitCode(); got != test.code {
-				t.Errorf("exit code %d, want %d", got, test.code)
-			}
+			must.Equal(t, test.code, cmd.ProcessState.ExitCode())
 			p.Await(t, test.shows)
 			p.Hangup(t)
 			p.Unbroken(t)

@@ -30,9 +30,7 @@ func TestView(t *testing.T) {
 	body, err := io.ReadAll(answer.Body)
 	must.Do(t, err)
 	must.Do(t, answer.Body.Close())
-	if !strings.Contains(string(body), "<title>r · sbench report</title>") {
-		t.Errorf("%.300s", body)
-	}
+	must.Contains(t, string(body), "<title>r · sbench report</title>")
 	cancel()
 	must.Do(t, <-ended)
 }

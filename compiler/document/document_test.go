@@ -39,10 +39,7 @@ func TestCanonical(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Fatal(diff)
 			}
-			if again := string(document.Canonical(parse(t, got))); again != got {
-				// Numbers such as 15e-1 stay as they are.
-				t.Errorf("canonical form of %s is %s", got, again)
-			}
+			must.Equal(t, got, string(document.Canonical(parse(t, got)))) // numbers such as 15e-1 stay as they are
 		})
 	}
 }
@@ -91,9 +88,7 @@ func TestYAMLScalars(t *testing.T) {
 			if problems := d.ParseYAML([]byte(test.yaml)); len(problems) > 0 {
 				t.Fatal(problems)
 			}
-			if got := string(d.Root().Raw()); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
-			}
+			must.Equal(t, test.want, string(d.Root().Raw()))
 		})
 	}
 }
@@ -104,12 +99,8 @@ func TestYAMLMerge(t *testing.T) {
 	if problems := d.ParseYAML([]byte(text)); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	if got := string(document.Canonical(d.Root().Get("all"))); got != `{"x":1,"y":9,"z":4}` {
-		t.Error(got)
-	}
-	if got := string(d.Root().Get("copy").Raw()); got != `{"x":1,"y":2}` {
-		t.Error(got)
-	}
+	must.Equal(t, `{"x":1,"y":9,"z":4}`, string(document.Canonical(d.Root().Get("all"))))
+	must.Equal(t, `{"x":1,"y":2}`, string(d.Root().Get("copy").Raw()))
 }
 
 // plain returns a value as encoding/json decodes it, by way of the nodes.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 func TestSuggest(t *testing.T) {
@@ -21,9 +22,7 @@ func TestSuggest(t *testing.T) {
 			if want != "" {
 				want = `did you mean "` + want + `"?`
 			}
-			if got := schema.Suggest(test.written, known); got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
+			must.Equal(t, want, schema.Suggest(test.written, known))
 		})
 	}
 }

@@ -83,9 +83,8 @@ func TestValidateStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	if _, err := validate.Files(ctx, []string{dir}, nil, func(compiler.Problem) {}); !errors.Is(err, why) {
-		t.Errorf("error %v", err)
-	}
+	_, err := validate.Files(ctx, []string{dir}, nil, func(compiler.Problem) {})
+	must.Is(t, err, why)
 }
 
 // TestValidateLink shows that a directory with a symbolic link in it is refused, and not reported as a

@@ -137,16 +137,14 @@ func TestInstall(t *testing.T) {
 	if version, err := c.Resolve(ctx, tool, agentcli.Latest); err != nil || !strings.Contains(log.String(), "level=WARN") || version != "1.2.3" {
 		t.Errorf("latest without a registry: %q, log %q, %v", version, &log, err)
 	}
-	if _, err := c.Install(ctx, tool, "1.2.4"); !errors.Is(err, agentcli.ErrUnreachable) {
-		t.Errorf("another version without a registry: %v", err)
-	}
+	_, err = c.Install(ctx, tool, "1.2.4")
+	must.Is(t, err, agentcli.ErrUnreachable) // another version without a registry
 	if all, err := c.List(); err != nil || len(all) != 1 || all[0].Dir != in.Dir {
 		t.Errorf("list: %+v %v", all, err)
 	}
 	must.Do(t, os.WriteFile(filepath.Join(in.Dir, "bin/agent"), []byte("#!/bin/sH\n"), 0o755))
-	if _, err := c.Install(ctx, tool, version); !errors.Is(err, agentcli.ErrIntegrity) {
-		t.Errorf("a file that was changed in the cache: %v", err)
-	}
+	_, err = c.Install(ctx, tool, version)
+	must.Is(t, err, agentcli.ErrIntegrity) // a file that was changed in the cache
 }
 
 // TestRefused: a refused archive leaves nothing in the cache.
@@ -206,9 +204,8 @@ func TestRemove(t *testing.T) {
 	if err != nil || len(removed) != 1 || removed[0].Version != "1.0.0" {
 		t.Fatalf("removed %+v, %v", removed, err)
 	}
-	if _, err := os.Stat(removed[0].Dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its files: %v", err)
-	}
+	_, err = os.Stat(removed[0].Dir)
+	must.Is(t, err, fs.ErrNotExist) // its files
 	if left, err := c.List(); err != nil || len(left) != 1 || left[0].Version != "1.1.0" {
 		t.Errorf("left %+v, %v", left, err)
 	}
@@ -223,9 +220,8 @@ func TestRemove(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	r := newRegistry(t)
 	c := &agentcli.Cache{Dir: t.TempDir(), Registry: r.URL, Logger: slog.New(slog.DiscardHandler)}
-	if _, err := c.Resolve(context.Background(), tool, "beta"); !errors.Is(err, agentcli.ErrNoVersion) {
-		t.Errorf("unknown tag: %v", err)
-	}
+	_, err := c.Resolve(context.Background(), tool, "beta")
+	must.Is(t, err, agentcli.ErrNoVersion) // unknown tag
 	for _, version := range []string{"9.9.9", "", "../../x", "1/../../x"} {
 		if _, err := c.Install(context.Background(), tool, version); !errors.Is(err, agentcli.ErrNoVersion) {
 			t.Errorf("version %q: %v", version, err)

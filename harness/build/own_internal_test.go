@@ -222,9 +222,7 @@ func TestArguments(t *testing.T) {
 	for _, c := range stages[0].Commands {
 		must.Do(t, s.do(t.Context(), c))
 	}
-	if got, want := strings.Join(s.env, " "), "C=x1-linux-2 W=1 D=1"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	must.Equal(t, "C=x1-linux-2 W=1 D=1", strings.Join(s.env, " "))
 	for name, want := range map[string]string{"EOF": "it's \"x1-linux-2\" $C\n", "'EOF'": "it's \"$C\" \\$C\n"} {
 		parsed, err := parser.Parse(strings.NewReader("FROM b\nCOPY <<" + name + " /f\nit's \"$C\" \\$C\nEOF\n"))
 		must.Do(t, err)
@@ -248,9 +246,7 @@ func TestArguments(t *testing.T) {
 	if base, err := r.base(instructions.Stage{BaseName: "b", Platform: "$TARGETPLATFORM"}); base != "b" || err != nil {
 		t.Errorf("FROM for this machine: %q, %v", base, err)
 	}
-	if err := s.do(t.Context(), &instructions.EnvCommand{Env: instructions.KeyValuePairs{{Key: "X", Value: "${W//1/$C}"}}}); !errors.Is(err, errUnsupported) {
-		t.Errorf("a replacement: %v", err)
-	}
+	must.Is(t, s.do(t.Context(), &instructions.EnvCommand{Env: instructions.KeyValuePairs{{Key: "X", Value: "${W//1/$C}"}}}), errUnsupported) // a replacement
 	for range 20 {
 		err = s.do(t.Context(), &instructions.EnvCommand{Env: instructions.KeyValuePairs{{Key: "W", Value: "$W$W$W$W"}}})
 	}

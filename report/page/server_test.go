@@ -2,7 +2,6 @@ package page_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -52,11 +51,7 @@ func TestServer(t *testing.T) {
 			}
 		}
 		shown := get("/secret/", http.StatusOK)
-		for _, want := range []string{"connect-src 'self'", `"live":"`, `"task":"one"`, "</html>"} {
-			if !strings.Contains(shown.Body.String(), want) {
-				t.Errorf("the page lacks %s", want)
-			}
-		}
+		must.Contains(t, shown.Body.String(), "connect-src 'self'", `"live":"`, `"task":"one"`, "</html>")
 		if h := shown.Header(); h.Get("Content-Security-Policy") != "frame-ancestors 'none'" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%v", h)
 		}
@@ -65,9 +60,7 @@ func TestServer(t *testing.T) {
 		wait := "/secret/wait?since=" + strings.ReplaceAll(state, " ", "%20")
 		began := time.Now()
 		get(wait, http.StatusNoContent)
-		if waited := time.Since(began); waited != 20*time.Second {
-			t.Errorf("waited %v", waited)
-		}
+		must.Equal(t, 20*time.Second, time.Since(began))
 		write(`{"task_id": "one", "verification_status": "passed"}` + "\n" + `{"task_id": "two", "verification_status": "failed"}` + "\n")
 		get(wait, http.StatusOK)
 		if got := get("/secret/", http.StatusOK).Body.String(); !strings.Contains(got, `"task":"two"`) {
@@ -101,9 +94,7 @@ func TestStalledBrowser(t *testing.T) {
 			t.Errorf("after an hour, the browser read %d bytes (%v)", len(text), err)
 		}
 		must.Do(t, browser.Close())
-		if err := <-served; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("served until %v", err)
-		}
+		must.Is(t, <-served, net.ErrClosed)
 	})
 }
 
@@ -120,8 +111,6 @@ func TestSlowBrowser(t *testing.T) {
 			t.Errorf("in %v, the browser read %d bytes: %v", took, text.Len(), err)
 		}
 		must.Do(t, browser.Close())
-		if err := <-served; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("served until %v", err)
-		}
+		must.Is(t, <-served, net.ErrClosed)
 	})
 }

@@ -31,9 +31,7 @@ func TestIsTerminal(t *testing.T) {
 		{"a buffer", &bytes.Buffer{}, map[string]string{"TERM": "xterm"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := isTerminal(test.out, func(name string) string { return test.env[name] }); got != test.want {
-				t.Errorf("got %v", got)
-			}
+			must.Equal(t, test.want, isTerminal(test.out, func(name string) string { return test.env[name] }))
 		})
 	}
 }

@@ -2,7 +2,6 @@ package admission_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/filetest"
@@ -71,9 +70,7 @@ func TestSpare(t *testing.T) {
 	must.Do(t, h.Take(t.Context(), admission.Need{}, nil))
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := h.Take(ended, admission.Need{}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want %v", err, context.Canceled)
-	}
+	must.Is(t, h.Take(ended, admission.Need{}, nil), context.Canceled)
 	h.Give(admission.Need{})
 	if !h.Spare(admission.Need{}) {
 		t.Error("an attempt that does not wait any more is waited for")

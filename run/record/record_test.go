@@ -234,9 +234,8 @@ func TestLongLine(t *testing.T) {
 	must.Do(t, err)
 	value := []byte("[" + strings.Repeat("0,", 1<<20) + "0]")
 	r := record.Record{RunID: "r", TaskID: "t", VerificationStatus: record.Failed, ResourceSummary: []compiler.ResourceSummary{{Name: "x", Value: value}}}
-	if _, err := l.Append(r); err == nil || !strings.Contains(err.Error(), "JSON values") {
-		t.Errorf("error %v", err)
-	}
+	_, err = l.Append(r)
+	must.Tells(t, err, "JSON values")
 	must.Do(t, l.Close())
 }
 
@@ -367,9 +366,7 @@ func TestForeignDirectory(t *testing.T) {
 		t.Errorf("a pipe in a workspace: %v", v.Findings)
 	}
 	must.Do(t, os.Truncate(filepath.Join(dir, cPlace, "answer.txt"), 101))
-	if v := verify(t, dir); !strings.Contains(fmt.Sprint(v.Findings), "more than 100 bytes") {
-		t.Errorf("a workspace that is larger than its record allows: %v", v.Findings)
-	}
+	must.Contains(t, fmt.Sprint(verify(t, dir).Findings), "more than 100 bytes") // a workspace that is larger than its record allows
 	must.Do(t, os.RemoveAll(filepath.Join(dir, cPlace)))
 	must.Do(t, unix.Mkfifo(filepath.Join(dir, cPlace), 0o644))
 	if v := verify(t, dir); v.OK() {
@@ -425,9 +422,8 @@ func TestResume(t *testing.T) {
 		if m.RunID != "r" || (torn > 0) != (cut > 0) || len(seen) != map[bool]int{true: 3, false: 2}[cut == 0] {
 			t.Errorf("cut %d: run %q, torn %d, saw %v", cut, m.RunID, torn, seen)
 		}
-		if _, _, _, err := record.Resume(dir, record.Trust{}, nil); !errors.Is(err, record.ErrInUse) {
-			t.Errorf("a second process: %v", err)
-		}
+		_, _, _, err = record.Resume(dir, record.Trust{}, nil)
+		must.Is(t, err, record.ErrInUse) // a second process
 		if _, err := l.Append(record.Record{TaskID: "d", Attempt: 1, Try: 1, VerificationStatus: record.Error}); err != nil {
 			t.Error(err)
 		}
@@ -443,18 +439,15 @@ func TestResume(t *testing.T) {
 	must.Do(t, l.Close())
 	must.Do(t, os.Remove(path))
 	must.Do(t, unix.Mkfifo(path, 0o644))
-	if _, _, _, err := record.Resume(dir, record.Trust{}, nil); err == nil || !strings.Contains(err.Error(), "no regular file") {
-		t.Errorf("a pipe: %v", err)
-	}
+	_, _, _, err = record.Resume(dir, record.Trust{}, nil)
+	must.Tells(t, err, "no regular file") // a pipe
 	must.Do(t, os.Remove(path))
 	must.Do(t, os.Remove(seal))
 	must.Do(t, os.WriteFile(path, append([]byte("x"), whole...), 0o644))
-	if _, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil }); !errors.Is(err, record.ErrDamaged) {
-		t.Errorf("a damaged line: %v", err)
-	}
-	if _, err := record.Create(dir, record.Manifest{}); !errors.Is(err, record.ErrExists) {
-		t.Errorf("create over records: %v", err)
-	}
+	_, _, _, err = record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
+	must.Is(t, err, record.ErrDamaged) // a damaged line
+	_, err = record.Create(dir, record.Manifest{})
+	must.Is(t, err, record.ErrExists) // create over records
 	l, err = record.Create(t.TempDir(), record.Manifest{})
 	must.Do(t, err)
 	if _, err := l.Append(record.Record{}); err == nil {

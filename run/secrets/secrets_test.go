@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/secrets"
 	"github.com/securebench/sbench/runtime"
@@ -34,9 +35,7 @@ func TestRedactor(t *testing.T) {
 		{"nothing but one", []string{"secret"}, "secret", "<redacted>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := secrets.New(c.secrets...).Text(c.text); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			must.Equal(t, c.want, secrets.New(c.secrets...).Text(c.text))
 		})
 	}
 	const secret = "s3cret-token-value+/ü\"\\&"

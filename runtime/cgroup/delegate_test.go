@@ -216,9 +216,7 @@ func TestDelegatedTo(t *testing.T) {
 			if tt.group != "" {
 				want = filepath.Join(tt.group, "x/y")
 			}
-			if got := h.Group("/x/y").Path(); got != want {
-				t.Errorf("path %q, want %q", got, want)
-			}
+			must.Equal(t, want, h.Group("/x/y").Path())
 			if left, err := filepath.Glob(filepath.Join(root, tt.group, "sbench-probe-*")); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
 			}
@@ -245,15 +243,10 @@ func TestUndelegated(t *testing.T) {
 	}
 	checkLack(t, h.Lack(), "version 1")
 	g := h.Group("/x")
-	if pids, err := g.Pids(); !errors.Is(err, cgroup.ErrUndelegated) {
-		t.Errorf("pids %v, %v", pids, err)
-	}
-	if err := g.KillAll(context.Background(), 0); !errors.Is(err, cgroup.ErrUndelegated) {
-		t.Errorf("kill: %v", err)
-	}
-	if err := g.Signal(unix.SIGTERM, 0); !errors.Is(err, cgroup.ErrUndelegated) {
-		t.Errorf("signal: %v", err)
-	}
+	_, err := g.Pids()
+	must.Is(t, err, cgroup.ErrUndelegated)
+	must.Is(t, g.KillAll(context.Background(), 0), cgroup.ErrUndelegated)
+	must.Is(t, g.Signal(unix.SIGTERM, 0), cgroup.ErrUndelegated)
 	if s, err := g.Stats(); s != (cgroup.Stats{}) || err != nil {
 		t.Errorf("stats %+v, %v", s, err)
 	}

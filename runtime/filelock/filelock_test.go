@@ -19,9 +19,7 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal("two may share:", err)
 	}
-	if err := filelock.Try(first, filelock.Exclusive); !errors.Is(err, filelock.ErrHeld) {
-		t.Errorf("exclusive beside shared: %v", err)
-	}
+	must.Is(t, filelock.Try(first, filelock.Exclusive), filelock.ErrHeld) // exclusive beside shared
 	must.Do(t, second.Close())
 	if err := filelock.Try(first, filelock.Exclusive); err != nil {
 		t.Errorf("exclusive alone: %v", err)

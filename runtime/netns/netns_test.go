@@ -1,7 +1,6 @@
 package netns_test
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -97,9 +96,8 @@ func TestListeners(t *testing.T) {
 	joined, err := n.Join([]string{"127.0.0.1:3128"}, nil)
 	must.Do(t, err)
 	answer(t, joined.TCP[0], func(*net.TCPConn) string { return "joined" })
-	if got, err := dial(t, n, "127.0.0.1", "3128"); got != "joined" {
-		t.Errorf("joined: %q, %v", got, err)
-	}
+	got, _ := dial(t, n, "127.0.0.1", "3128")
+	must.Equal(t, "joined", got)
 	must.Report(t, joined.Close())
 	if _, err := dial(t, n, "127.0.0.1", "3128"); err == nil {
 		t.Error("a closed namespace still listens")
@@ -133,16 +131,14 @@ func TestRedirect(t *testing.T) {
 func redirected(t *testing.T, n *netns.Namespace, l net.Listener, port string) {
 	t.Helper()
 	answer(t, l, original)
-	if got, err := dial(t, n, "198.19.255.254", port); got != "198.19.255.254:"+port {
-		t.Errorf("original destination of port %s: %q, %v", port, got, err)
-	}
+	got, _ := dial(t, n, "198.19.255.254", port)
+	must.Equal(t, "198.19.255.254:"+port, got) // original destination of port
 }
 
 func unreachable(t *testing.T, n *netns.Namespace) {
 	t.Helper()
-	if _, err := dial(t, n, "93.184.216.34", "443"); !errors.Is(err, unix.ENETUNREACH) {
-		t.Errorf("an address outside of the range: %v", err)
-	}
+	_, err := dial(t, n, "93.184.216.34", "443")
+	must.Is(t, err, unix.ENETUNREACH) // an address outside of the range
 }
 
 func original(c *net.TCPConn) string {

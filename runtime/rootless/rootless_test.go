@@ -160,9 +160,7 @@ func TestShared(t *testing.T) {
 	ordinary(t)
 	dir := t.TempDir()
 	first, second := start(t, dir), start(t, dir)
-	if first.says["mnt"] != second.says["mnt"] {
-		t.Errorf("mount namespaces %s and %s", first.says["mnt"], second.says["mnt"])
-	}
+	must.Equal(t, second.says["mnt"], first.says["mnt"]) // mount namespaces
 	pid, ok := holder(dir)
 	if !ok {
 		t.Fatal("nobody holds the namespaces")

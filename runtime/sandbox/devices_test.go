@@ -63,10 +63,6 @@ func TestNullIsOwn(t *testing.T) {
 	}
 	// A sandbox that has put something else in its place is still of use.
 	sandbox := create(t, usual, runtime.Config{Name: "without", Image: image, Persistent: true})
-	if got := output(t, sandbox, "sh", "-c", "rm /dev/null; mkfifo /dev/null; stat -L -c %a /proc/self/fd/0"); got != "666" {
-		t.Errorf("removal: %q", got)
-	}
-	if got := output(t, sandbox, "wc", "-c"); got != "0" {
-		t.Errorf("afterwards: %q", got)
-	}
+	must.Equal(t, "666", output(t, sandbox, "sh", "-c", "rm /dev/null; mkfifo /dev/null; stat -L -c %a /proc/self/fd/0"))
+	must.Equal(t, "0", output(t, sandbox, "wc", "-c"))
 }

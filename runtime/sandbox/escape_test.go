@@ -358,7 +358,7 @@ func TestSealedOutputKept(t *testing.T) {
 		return exit.Stdout.String()
 	}
 	// The child has no output of its own, but its parent has one, and another process that holds it while it ends.
-	if got := say(`import ctypes, os, socket, subprocess, sys
+	must.Equal(t, "first\n", say(`import ctypes, os, socket, subprocess, sys
 thief = """import ctypes, os, sys
 libc, parent = ctypes.CDLL(None), os.getppid()
 for name, call, args in (("ptrace", 101, (16, parent, 0, 0)), ("ptrace seize", 101, (0x4206, parent, 0, 0)), ("process_vm_writev", 311, (parent, 0, 0, 0, 0, 0)),
@@ -384,10 +384,8 @@ if os.fork() == 0:
     os._exit(0)
 os.read(ready[0], 1)
 print("first", flush=True)
-`); got != "first\n" {
-		t.Errorf("the first process said %q", got)
-	}
-	if got := say(`import os, socket, sys
+`))
+	must.Equal(t, "second\n", say(`import os, socket, sys
 s = socket.socket(socket.AF_UNIX)
 try:
     s.connect("\0holder")
@@ -403,12 +401,8 @@ for late in (lambda: os.write(1, b"late"), lambda: os.splice(read, 1, 4)):
         print("after the end", file=sys.stderr)
     except OSError:
         pass
-`); got != "second\n" {
-		t.Errorf("the second process said %q", got)
-	}
-	if got := say(`print("third")`); got != "third\n" {
-		t.Errorf("the third process said %q", got)
-	}
+`))
+	must.Equal(t, "third\n", say(`print("third")`))
 }
 
 // TestNothingIsLeftBehind: daemonized children die with the first process.

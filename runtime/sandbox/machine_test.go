@@ -86,9 +86,7 @@ func TestMachine(t *testing.T) {
 	must.Report(t, to.Close())
 	const look = `python3 -c 'import os; print(os.getxattr("/made/one", "system.posix_acl_access").hex())'; cat /made/one /tmp/two /run/state/three /made/id; stat -c '%u:%g %a %h' /made/one; ls /var/cache; readlink /link; test -e /etc/issue && echo issue; tail -n 1 /etc/motd; stat -c %a /tmp`
 	second, got := machineShell(t, run, over, look)
-	if want := acl + "\none\ntwo\nthree\n1000\n1000:1001 640 2\nx\nmade/one\ny\n1777\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	must.Equal(t, acl+"\none\ntwo\nthree\n1000\n1000:1001 640 2\nx\nmade/one\ny\n1777\n", got)
 	if view, err = run.View(t.Context(), over); err == nil {
 		_, err = view.Root().Lstat("made/one")
 		must.Report(t, view.Close())
@@ -141,9 +139,7 @@ client = socket.socket(socket.AF_UNIX)
 client.connect("/srv/a.sock")
 print(client.recv(100).decode(), os.path.exists("/usr/c.sock"), os.listdir("/srv"))
 `)
-	if want := "answered False ['a.sock']\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	must.Equal(t, "answered False ['a.sock']\n", got)
 }
 
 // TestFullBesideKeptProcesses: processes are suspended as soon as the layer is full, although they have not settled.

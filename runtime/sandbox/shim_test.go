@@ -252,9 +252,8 @@ func TestShimThatDoesNotWork(t *testing.T) {
 			dir := t.TempDir()
 			must.Report(t, os.WriteFile(filepath.Join(dir, shim.Program), []byte(test.text), 0o755))
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-			if _, err := c.NewRun(t.Context()); !errors.Is(err, runtime.ErrUnavailable) {
-				t.Errorf("a run with this shim: %v", err)
-			}
+			_, err := c.NewRun(t.Context())
+			must.Is(t, err, runtime.ErrUnavailable) // a run with this shim
 		})
 	}
 }
@@ -279,9 +278,7 @@ exit $status
 	opts := containerdtest.Options()
 	opts.OCIRuntime = program
 	_, err := containerdtest.OpenWith(t, opts).NewRun(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "another pid namespace than asked for") {
-		t.Errorf("a run with a foreign process: %v", err)
-	}
+	must.Tells(t, err, "another pid namespace than asked for") // a run with a foreign process
 }
 
 // TestHangingRuntimeIsKilled: an OCI runtime that hangs is killed when sbench gives up.
@@ -455,9 +452,7 @@ for path in "/proc/1/mem", "/proc/1/fd/0", "/proc/1/root":
     try: print(os.open(path, os.O_RDONLY))
     except PermissionError: print("refused")
 `
-	if got := output(t, sandbox, "python3", "-c", script); got != "-1 1\nrefused\nrefused\nrefused" {
-		t.Errorf("%q", got)
-	}
+	must.Equal(t, "-1 1\nrefused\nrefused\nrefused", output(t, sandbox, "python3", "-c", script))
 }
 
 // TestServerGivenUp: when the daemon removes what it takes for a dead server's, as after a restart

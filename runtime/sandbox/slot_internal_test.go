@@ -16,9 +16,8 @@ func TestSlot(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	over := errors.New("no more")
 	cancel(over)
-	if _, err := e.slot(ctx); !errors.Is(err, over) {
-		t.Errorf("a second one: %v", err)
-	}
+	_, err = e.slot(ctx)
+	must.Is(t, err, over) // a second one
 	release()
 	if _, err := e.slot(t.Context()); err != nil {
 		t.Errorf("after the first: %v", err)

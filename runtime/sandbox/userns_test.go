@@ -77,9 +77,7 @@ func inBackground(t *testing.T, sandbox runtime.Sandbox, lines int, args ...stri
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("it has ended: %v", err)
-		}
+		must.Is(t, <-done, context.Canceled)
 	})
 	for r := bufio.NewReader(out); lines > 0; lines-- {
 		line, err := r.ReadString('\n')
@@ -173,12 +171,8 @@ func TestHostIDs(t *testing.T) {
 	sandbox := create(t, run, runtime.Config{Name: "host", Image: image, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
 	ours, err := os.ReadFile("/proc/self/uid_map")
 	must.Report(t, err)
-	if got := output(t, sandbox, "sh", "-c", "touch /work/made; cat /proc/self/uid_map"); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(string(ours)), " ") {
-		t.Errorf("uid_map %q", got)
-	}
-	if got := ownerOf(t, filepath.Join(work, "made")); got != 0 {
-		t.Errorf("made belongs to %d", got)
-	}
+	must.Equal(t, strings.Join(strings.Fields(string(ours)), " "), strings.Join(strings.Fields(output(t, sandbox, "sh", "-c", "touch /work/made; cat /proc/self/uid_map")), " "))
+	must.Equal(t, 0, ownerOf(t, filepath.Join(work, "made")))
 }
 
 func TestUnknownUserNamespace(t *testing.T) {
@@ -222,9 +216,7 @@ func TestOwnersOnDisk(t *testing.T) {
 				},
 			})
 			got := output(t, sandbox, "sh", "-c", "cat /given/ours >/given/made && mkdir /given/dir && touch /copy/made && stat -c %u:%g /given/ours /given/made /copy /copy/ours /copy/made /etc /etc/hosts /proc/self/. /proc/self/fd | tr '\n' ' '; stat -c '%u:%g %a %Y' /kept")
-			if want := strings.ReplaceAll("U:U U:U U:U 0:0 U:U 0:0 0:0 U:U U:U 12:34 1750 1", "U", strconv.Itoa(id)); got != want {
-				t.Errorf("inside the owners are %s, want %s", got, want)
-			}
+			must.Equal(t, strings.ReplaceAll("U:U U:U U:U 0:0 U:U 0:0 0:0 U:U U:U 12:34 1750 1", "U", strconv.Itoa(id)), got) // inside the owners
 			for _, name := range []string{"ours", "made", "dir"} {
 				if got := ownerOf(t, filepath.Join(given, name)); got != id {
 					t.Errorf("on disk %s belongs to %d, want %d", name, got, id)
@@ -277,9 +269,7 @@ func TestPrivateFilesOfRoot(t *testing.T) {
 	secret := filepath.Join(dir, "secret")
 	must.Report(t, os.WriteFile(secret, []byte("read"), 0o600))
 	mounts := []runtime.Mount{{Source: secret, Dest: "/secret"}}
-	if got := output(t, create(t, run, runtime.Config{Name: "root", Image: image, Mounts: mounts}), "cat", "/secret"); got != "read" {
-		t.Errorf("root reads %q", got)
-	}
+	must.Equal(t, "read", output(t, create(t, run, runtime.Config{Name: "root", Image: image, Mounts: mounts}), "cat", "/secret"))
 	other := create(t, run, runtime.Config{Name: "other", Image: image, Mounts: mounts, User: "1000:1000"})
 	if got := output(t, other, "sh", "-c", "cat /secret 2>&1 || true"); !strings.Contains(got, "Permission denied") {
 		t.Errorf("another reads %q", got)
@@ -300,9 +290,7 @@ func TestSourceThatCannotBeShifted(t *testing.T) {
 	must.Do(t, unix.Mount("overlay", merged, "overlay", 0, "lowerdir="+lower+":"+more))
 	t.Cleanup(func() { must.Report(t, unix.Unmount(merged, unix.MNT_DETACH)) })
 	sandbox := create(t, run, runtime.Config{Name: "overlay", Image: image, Mounts: []runtime.Mount{{Source: merged, Dest: "/merged"}}})
-	if got := output(t, sandbox, "sh", "-c", "stat -c %u /merged/all; cat /merged/all; cat /merged/ours 2>/dev/null || echo -refused"); got != "65534\nall-refused" {
-		t.Errorf("got %q", got)
-	}
+	must.Equal(t, "65534\nall-refused", output(t, sandbox, "sh", "-c", "stat -c %u /merged/all; cat /merged/all; cat /merged/ours 2>/dev/null || echo -refused"))
 	for name, m := range map[string]runtime.Mount{"writable": {Source: merged, Dest: "/merged", Writable: true}, "copy": {Source: merged, Dest: "/merged", Copy: true}} {
 		sandbox, err := run.Create(context.Background(), runtime.Config{Name: name, Image: image, Limits: runtime.DefaultLimits(), Mounts: []runtime.Mount{m}})
 		if err == nil {
@@ -317,9 +305,7 @@ func TestSourceThatCannotBeShifted(t *testing.T) {
 func TestUserBeyondTheRange(t *testing.T) {
 	_, run, image := ownIDs(t)
 	_, err := run.Create(context.Background(), runtime.Config{Name: "beyond", Image: image, Limits: runtime.DefaultLimits(), User: "65536:0"})
-	if err == nil || !strings.Contains(err.Error(), "65536") {
-		t.Errorf("got %v", err)
-	}
+	must.Tells(t, err, "65536")
 }
 
 // TestPrivilegesWithin: privileged operations that sandboxes need work without the ids of

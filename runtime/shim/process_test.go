@@ -44,7 +44,5 @@ func TestStoppedIsNoEnd(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("a killed process does not end")
 	}
-	if p.status != killed {
-		t.Errorf("ended with %d", p.status)
-	}
+	must.Equal(t, killed, p.status)
 }

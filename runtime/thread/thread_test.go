@@ -33,9 +33,7 @@ func TestRun(t *testing.T) {
 				must.Report(t, errors.Join(unix.Unshare(unix.CLONE_FS), unix.Chdir("/")))
 				return want
 			})
-			if !errors.Is(err, want) {
-				t.Errorf("got %v", err)
-			}
+			must.Is(t, err, want)
 		})
 	}
 	wg.Wait()

@@ -152,14 +152,10 @@ func TestHeld(t *testing.T) {
 	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, held.Load, "exit")
 	must.Await(t, "its end", func() bool { return count(t, g) == 0 })
 	g.Final()
-	if s := stats(t, g); s.OOMKills != 0 {
-		t.Errorf("%+v", s)
-	}
+	must.Equal(t, 0, stats(t, g).OOMKills)
 	held.Store(200 << 20)
 	g.Final()
-	if s := stats(t, g); s.OOMKills != 1 {
-		t.Errorf("%+v", s)
-	}
+	must.Equal(t, 1, stats(t, g).OOMKills)
 }
 
 // TestPids: a group that is near its process limit does not count as refused a process.
@@ -167,9 +163,7 @@ func TestPids(t *testing.T) {
 	const script = "for i in $(seq %d); do sleep 1000 & done; wait"
 	near, _ := start(t, runtime.Limits{Pids: 32}, nil, fmt.Sprintf(script, 30))
 	must.Await(t, "it is near", near.NearPids)
-	if s := stats(t, near); s.PidsDenied != 0 {
-		t.Errorf("%+v", s)
-	}
+	must.Equal(t, 0, stats(t, near).PidsDenied)
 	full, _ := start(t, runtime.Limits{Pids: 32}, nil, fmt.Sprintf(script, 31))
 	must.Await(t, "it is full", func() bool { return stats(t, full).PidsDenied > 0 })
 }

@@ -100,9 +100,7 @@ func TestCodeHonest(t *testing.T) {
 			if err != nil || (v.Status == verifiers.Failed) != fails {
 				t.Errorf("%v %s %s (%s) %+v\n%s", err, v.Status, v.Reason, v.Message, v.Contrast, v.Stderr)
 			}
-			if want := strings.TrimSpace(c.files["fails"]); v.Reason != want {
-				t.Errorf("reason %q, want %q", v.Reason, want)
-			}
+			must.Equal(t, strings.TrimSpace(c.files["fails"]), v.Reason)
 			if other := c.files["other.py"]; other != "" {
 				v, err := w.judge(t, task, other)
 				verdicttest.Tally(t, "code_completion", verdicttest.Honest, v)

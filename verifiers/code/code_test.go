@@ -111,9 +111,7 @@ func TestReference(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			task, _ := codeTask{Starter: c.starter, Tests: "x", Canonical: c.canonical}.load(t)
-			if got := code.Family().Reference(task).Text; got != whole {
-				t.Errorf("the reference is %q", got)
-			}
+			must.Equal(t, whole, code.Family().Reference(task).Text) // the reference
 		})
 	}
 }

@@ -136,9 +136,7 @@ func TestList(t *testing.T) {
 					t.Errorf("%q is replaced, want %q", c.text[e.Start:e.End], c.changed)
 				}
 			}
-			if got := strings.Join(kinds, " "); got != c.kinds {
-				t.Errorf("kinds %q, want %q", got, c.kinds)
-			}
+			must.Equal(t, c.kinds, strings.Join(kinds, " "))
 		})
 	}
 }
@@ -353,9 +351,7 @@ func TestStoreWaits(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, enough)
 		defer cancel()
 		_, err := s.Get(ctx, "key", func() (c contrast.Calibration, err error) { return c, errors.New("made twice") })
-		if !errors.Is(err, enough) {
-			t.Error(err)
-		}
+		must.Is(t, err, enough)
 		close(release)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/verifiers/judge"
 )
 
@@ -144,9 +145,8 @@ func TestHonest(t *testing.T) {
 			t.Errorf("calibrated again: %d and %d calls, %v", calls, m.calls, err)
 		}
 	}
-	if _, err := (&judge.Judge{Votes: 1}).Grade(t.Context(), newGullible(never), sky(), strings.Repeat("x", 1<<17)); !errors.Is(err, judge.ErrTooLong) {
-		t.Error(err)
-	}
+	_, err := (&judge.Judge{Votes: 1}).Grade(t.Context(), newGullible(never), sky(), strings.Repeat("x", 1<<17))
+	must.Is(t, err, judge.ErrTooLong)
 }
 
 // replies is a model that gives one reply to everything but the calibration.
@@ -230,9 +230,8 @@ func TestCalibrationWaits(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, enough)
 		defer cancel()
-		if _, err := j.Grade(ctx, m, sky(), "second"); !errors.Is(err, enough) {
-			t.Error(err)
-		}
+		_, err := j.Grade(ctx, m, sky(), "second")
+		must.Is(t, err, enough)
 		close(m)
 	})
 }

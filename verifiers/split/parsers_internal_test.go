@@ -228,9 +228,7 @@ func TestGitRepository(t *testing.T) {
 		}
 	}
 	run("gc", "-q", "--aggressive")
-	if diff := cmp.Diff(loose, shown()); diff != "" {
-		t.Errorf("packed: %s", diff)
-	}
+	must.Equal(t, loose, shown())
 	must.Do(t, os.WriteFile(filepath.Join(dir, "r/.git/objects/info/alternates"), []byte("/"), 0o644))
 	compare(t, observeIn(t, dir, "r", securebench.DirectoryTree, "git-repository/v1", limits), "unsafe_git_repository")
 }

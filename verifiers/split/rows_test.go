@@ -262,9 +262,7 @@ func TestNeedsPython(t *testing.T) {
 		}
 	}
 	slices.Sort(needing)
-	if got := strings.Join(needing, " "); got != "git-repository ics strict-csv strict-npy-float-summary" {
-		t.Error(got)
-	}
+	must.Equal(t, "git-repository ics strict-csv strict-npy-float-summary", strings.Join(needing, " "))
 }
 
 func testRows(t *testing.T, w splitWorld, rows []sbRow) {

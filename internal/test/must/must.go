@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,10 +35,38 @@ func Report(tb testing.TB, err error) {
 }
 
 // Equal fails the test if got is not want, and lets it go on.
-func Equal(tb testing.TB, want, got any, options ...cmp.Option) {
+func Equal[T any](tb testing.TB, want, got T, options ...cmp.Option) {
 	tb.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
 		tb.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// Is fails the test if err is not target, and lets it go on.
+func Is(tb testing.TB, err, target error) {
+	tb.Helper()
+	if !errors.Is(err, target) {
+		tb.Errorf("error %v, want %v", err, target)
+	}
+}
+
+// Tells fails the test if err is nil or does not contain all parts, and lets it go on.
+func Tells(tb testing.TB, err error, parts ...string) {
+	tb.Helper()
+	if err == nil {
+		tb.Errorf("no error, want one with %q", parts)
+		return
+	}
+	Contains(tb, err.Error(), parts...)
+}
+
+// Contains fails the test if text does not contain all parts, and lets it go on.
+func Contains(tb testing.TB, text string, parts ...string) {
+	tb.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			tb.Errorf("no %q in\n%s", part, text)
+		}
 	}
 }
 

@@ -1,9 +1,9 @@
 package packtest_test
 
 import (
-	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 )
 
@@ -11,7 +11,6 @@ import (
 func TestOutsideOfARepository(t *testing.T) {
 	t.Chdir("/")
 	t.Setenv("SBENCH_DATA", "")
-	if file, err := packtest.HumanEval(t); err == nil || !strings.Contains(err.Error(), "MISSING") {
-		t.Errorf("%s, %v", file, err)
-	}
+	_, err := packtest.HumanEval(t)
+	must.Tells(t, err, "MISSING")
 }

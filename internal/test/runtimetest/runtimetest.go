@@ -124,9 +124,7 @@ func (s suite) signal(t *testing.T) {
 
 func (s suite) highExitCode(t *testing.T) {
 	exit := s.run(t, s.config(), sh("exit 137"))
-	if exit.Code != 137 {
-		t.Errorf("code %d", exit.Code)
-	}
+	must.Equal(t, 137, exit.Code)
 	// Before Linux 6.15 an engine cannot tell this from a kill, and may infer signal 9.
 	if exit.Reason != runtime.Exited && exit.Signal != 9 {
 		t.Errorf("got %v", exit)
@@ -194,9 +192,7 @@ func (s suite) environment(t *testing.T) {
 	cfg.Env = []string{"A=sandbox", "B=sandbox"}
 	p := sh(`echo "$A $B $PWD"`)
 	p.Env, p.Dir = []string{"B=process"}, "/"
-	if exit := s.run(t, cfg, p); exit.Stdout.String() != "sandbox process /\n" {
-		t.Errorf("got %q, %v", exit.Stdout.String(), exit)
-	}
+	must.Equal(t, "sandbox process /\n", s.run(t, cfg, p).Stdout.String())
 }
 
 func (s suite) notStarted(t *testing.T) {
@@ -214,9 +210,8 @@ func (s suite) notStarted(t *testing.T) {
 func (s suite) spent(t *testing.T) {
 	sandbox := s.create(t, s.config())
 	exec(t, sandbox, sh("exit 0"))
-	if _, err := sandbox.Exec(context.Background(), sh("exit 0")); !errors.Is(err, runtime.ErrSpent) {
-		t.Errorf("second process: %v", err)
-	}
+	_, err := sandbox.Exec(context.Background(), sh("exit 0"))
+	must.Is(t, err, runtime.ErrSpent) // second process
 }
 
 func (s suite) persistent(t *testing.T) {
@@ -224,9 +219,7 @@ func (s suite) persistent(t *testing.T) {
 	cfg.Persistent, cfg.WritableRoot = true, true
 	sandbox := s.create(t, cfg)
 	exec(t, sandbox, sh("echo kept > /kept"))
-	if exit := exec(t, sandbox, sh("cat /kept")); exit.Stdout.String() != "kept\n" {
-		t.Errorf("got %q", exit.Stdout.String())
-	}
+	must.Equal(t, "kept\n", exec(t, sandbox, sh("cat /kept")).Stdout.String())
 }
 
 func (s suite) nothingOutlives(t *testing.T) {
@@ -245,9 +238,8 @@ func (s suite) cancel(t *testing.T) {
 	sandbox := s.create(t, s.config())
 	p := sh("echo ready; sleep 1000")
 	p.Stdout = writerFunc(func(b []byte) (int, error) { cancel(); return len(b), nil })
-	if _, err := sandbox.Exec(ctx, p); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	_, err := sandbox.Exec(ctx, p)
+	must.Is(t, err, context.Canceled)
 }
 
 type writerFunc func([]byte) (int, error)
@@ -259,9 +251,8 @@ func (s suite) closeTwice(t *testing.T) {
 	for range 2 {
 		must.Report(t, sandbox.Close(context.Background()))
 	}
-	if _, err := sandbox.Exec(context.Background(), sh("exit 0")); !errors.Is(err, runtime.ErrClosed) {
-		t.Errorf("exec after close: %v", err)
-	}
+	_, err := sandbox.Exec(context.Background(), sh("exit 0"))
+	must.Is(t, err, runtime.ErrClosed) // exec after close
 }
 
 func (s suite) readOnlyRoot(t *testing.T) {
@@ -285,9 +276,7 @@ func (s suite) mounts(t *testing.T) {
 	if !exit.Success() {
 		t.Errorf("%v: %s", exit, exit.Stderr.String())
 	}
-	if got, err := os.ReadFile(filepath.Join(vol.Path(), "out")); string(got) != "trusted\n" {
-		t.Errorf("volume holds %q, %v", got, err)
-	}
+	must.Equal(t, "trusted\n", string(must.Read(t, filepath.Join(vol.Path(), "out"))))
 }
 
 func (s suite) copyMount(t *testing.T) {
@@ -299,9 +288,7 @@ func (s suite) copyMount(t *testing.T) {
 	if exit.Stdout.String() != "old\nnew\n" {
 		t.Errorf("%v: %q %q", exit, exit.Stdout.String(), exit.Stderr.String())
 	}
-	if got, err := os.ReadFile(filepath.Join(source, "file")); string(got) != "old\n" {
-		t.Errorf("the source became %q, %v", got, err)
-	}
+	must.Equal(t, "old\n", string(must.Read(t, filepath.Join(source, "file"))))
 	if entries, err := os.ReadDir(source); len(entries) != 1 {
 		t.Errorf("the source holds %v, %v", entries, err)
 	}
@@ -316,9 +303,7 @@ func (s suite) from(t *testing.T) {
 		derived := s.config()
 		derived.Base, derived.WritableRoot = first, true
 		exit := s.run(t, derived, sh("cat /made; test -e /etc/passwd && echo whole; echo changed > /made"))
-		if exit.Stdout.String() != "made\n" {
-			t.Errorf("%v: %q", exit, exit.Stdout.String())
-		}
+		must.Equal(t, "made\n", exit.Stdout.String())
 	}
 }
 
@@ -337,9 +322,7 @@ func (s suite) path(t *testing.T) {
 	exec(t, sandbox, sh("mkdir /left; echo x > /left/file; ln -s /etc /link"))
 	dir, err := sandbox.Path("/left")
 	must.Do(t, err)
-	if got, err := os.ReadFile(filepath.Join(dir, "file")); string(got) != "x\n" {
-		t.Errorf("found %q, %v", got, err)
-	}
+	must.Equal(t, "x\n", string(must.Read(t, filepath.Join(dir, "file"))))
 	if exit := s.run(t, other, sh("cat /agent/left/file; echo y > /agent/left/file && exit 2; exit 0")); exit.Stdout.String() != "x\n" || !exit.Success() {
 		t.Errorf("%v: mounted %q", exit, exit.Stdout.String())
 	}
@@ -394,13 +377,11 @@ func (s suite) observed(t *testing.T) {
 	cfg := s.config()
 	cfg.Observer = &r
 	sandbox := s.create(t, cfg)
-	if _, err := sandbox.Exec(context.Background(), runtime.Process{Args: []string{"env"}, Wall: wall}); !errors.Is(err, runtime.ErrDenied) {
-		t.Errorf("a refused command: %v", err)
-	}
+	_, err := sandbox.Exec(context.Background(), runtime.Process{Args: []string{"env"}, Wall: wall})
+	must.Is(t, err, runtime.ErrDenied) // a refused command
 	exit := exec(t, sandbox, sh("exit 3"))
-	if _, err := sandbox.Exec(context.Background(), sh("true")); !errors.Is(err, runtime.ErrSpent) { // its end is not told
-		t.Errorf("a second command: %v", err)
-	}
+	_, err = sandbox.Exec(context.Background(), sh("true"))
+	must.Is(t, err, runtime.ErrSpent) // a second command
 	if want := []string{cfg.Name + " " + exit.String()}; !slices.Equal(r.ended, want) {
 		t.Errorf("ended %q, want %q", r.ended, want)
 	}
