@@ -37,7 +37,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// TestTransparent makes attempts as programs do that do not know the proxy. TestAnyAddress has more of plain HTTP.
+// TestTransparent makes attempts as programs do that do not know the proxy.
 func TestTransparent(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}})
@@ -75,6 +75,22 @@ func TestTransparent(t *testing.T) {
 		{name: "not HTTP", ask: to(one, 80, ask{Send: []string{"SSH-2.0-x\r\n\r\n"}, Responses: 1}), log: []string{"malformed deny malformed_request"}, answer: "malformed_request"},
 		{name: "another port", ask: to(one, 22, ask{Send: []string{"x"}, Responses: 1}), log: []string{"transparent deny port_not_allowed"}},
 		{name: "an address that nobody asked for", ask: to("198.18.200.200", 443, tls(&allowed)), log: []string{"transparent deny ip_literal"}, address: "198.18.200.200"},
+		{name: "the listener itself", ask: to("127.0.0.1", s.sockets.Redirected.Addr().(*net.TCPAddr).Port, tls(&allowed)), log: []string{"transparent deny ip_literal"}, address: "127.0.0.1"},
+		{name: "a whole URL", ask: to(one, 80, get("GET http://allowed.test/ HTTP/1.1", "Host: evil.test")), log: []string{"transparent allow"}, reached: []string{public + ":80"}, answer: "HIT host=allowed.test"},
+	}
+	for _, r := range []struct{ line, host, reason string }{
+		{"GET /", "two.allowed.test", "host_mismatch"},
+		{"GET /", "allowed.test:443", "host_mismatch"},
+		{"GET /", "allowed.test:x", "host_mismatch"},
+		{"GET /", "", "host_mismatch"},
+		{"GET /", "169.254.169.254", "ip_literal"},
+		{"GET http://evil.test/", "allowed.test", "host_mismatch"},
+		{"GET https://allowed.test/", "allowed.test", "scheme_not_allowed"},
+		{"GET http://evil.test@allowed.test/", "allowed.test", "bad_authority"},
+		{"TRACE /", "allowed.test", "method_not_allowed"},
+		{"CONNECT allowed.test:443", "allowed.test", "not_a_proxy_request"},
+	} {
+		rows = append(rows, row{name: r.line + " for " + r.host, ask: to(one, 80, get(r.line+" HTTP/1.1", "Host: "+r.host)), log: []string{"transparent deny " + r.reason}, answer: r.reason})
 	}
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {

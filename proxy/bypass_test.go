@@ -83,6 +83,9 @@ func reasonOf(log string) string {
 
 func (r row) checkEntry(t *testing.T, e proxy.Entry, got string) {
 	t.Helper()
+	if e.Kind == proxy.KindTransparent && e.Reason != "host_mismatch" && any(e.Port) != r.ask.To[1] {
+		t.Errorf("port %d", e.Port)
+	}
 	if e.Verdict != proxy.Deny {
 		return
 	}

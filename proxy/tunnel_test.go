@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"runtime"
@@ -233,10 +234,15 @@ func (endless) Read(b []byte) (int, error) { return len(b), nil }
 func TestClose(t *testing.T) {
 	w := newWorld(t)
 	w.raw(silent)
+	asked := make(chan struct{})
+	w.crude(func(c net.Conn) {
+		close(asked)
+		silent(c)
+	})
 	goroutines, files := runtime.NumGoroutine(), must.OpenFiles(t)
 	const tunnels = 200
 	log := newBook()
-	cfg := limited(func(l *proxy.EgressLimits) { l.Connections = tunnels + 1 })
+	cfg := limited(func(l *proxy.EgressLimits) { l.Connections = tunnels + 2 })
 	cfg.Log, cfg.Allowed.Domains = proxy.NewLog(log), domains(t, "allowed.test")
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
 	must.Do(t, err)
@@ -248,25 +254,25 @@ func TestClose(t *testing.T) {
 		c, _ := openTunnel(t, l.Addr().String())
 		clients = append(clients, c)
 	}
-	half, err := net.Dial("tcp", l.Addr().String())
-	must.Do(t, err)
-	_, _ = io.WriteString(half, "CONNECT raw.allowed")
-	clients = append(clients, half)
+	for _, begin := range []string{"CONNECT raw.allowed", request("GET", "/", "", "")} {
+		c, err := net.Dial("tcp", l.Addr().String())
+		must.Do(t, err)
+		_, _ = io.WriteString(c, begin)
+		clients = append(clients, c)
+	}
+	<-asked
 	if n := must.OpenFiles(t) - files; n > 4*tunnels+20 { // a client's, a server's and two of the proxy's
 		t.Errorf("%d descriptors for %d tunnels", n, tunnels)
 	}
 	p.Close() // before any limit of time
 	must.Report(t, <-done)
 	p.Close()
-	for range tunnels {
-		select {
-		case e := <-log.entries:
-			if e.Reason != "shutdown" && e.Kind != proxy.KindMalformed {
-				t.Errorf("%+v", e)
-			}
-		default:
-			t.Fatal("an entry is missing")
-		}
+	count := map[string]int{}
+	for len(log.entries) > 0 {
+		count[words(<-log.entries)]++
+	}
+	if delete(count, "malformed deny shutdown"); !maps.Equal(count, map[string]int{"connect allow shutdown": tunnels, "http error shutdown": 1}) {
+		t.Errorf("%v", count)
 	}
 	for _, c := range clients {
 		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
