@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,6 +20,7 @@ import (
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
+	"github.com/securebench/sbench/proxy/relay/request"
 )
 
 // TestLeftIsCounted: if the agent closes the connection before or during the answer, the counts at the
@@ -106,16 +106,16 @@ func TestItemsByID(t *testing.T) {
 		{"audio of before", chatPath, `{"role":"assistant","audio":{"id":"audio_1"}}`, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			up := newAnswers(t)
-			r := newRig(t, relay.OpenAI, up.url, func(cfg *relay.Config) { cfg.AllowExternalTools = true })
-			field := map[string]string{responsesPath: "input", chatPath: "messages"}[c.path]
-			resp := r.post(c.path, fmt.Sprintf(`{"model":"m",%q:[%s]}`, field, c.item))
-			got := text(t, resp)
-			if _, _, sent := up.seen(); strings.Contains(sent, "gone") || strings.Contains(c.item, "rs_1") && !strings.Contains(sent, "rs_1") {
-				t.Errorf("sent %s", sent)
+			form, field := request.Responses(), "input"
+			if c.path == chatPath {
+				form, field = request.Chat(), "messages"
 			}
-			if n, _, _ := up.seen(); c.refused != (n == 0) || c.refused != (resp.Header.Get("X-Sbench-Relay") == "state_not_allowed") {
-				t.Errorf("asked %d times, status %d, %s", n, resp.StatusCode, got)
+			found, err := form.Check(fmt.Appendf(nil, `{"model":"m",%q:[%s]}`, field, c.item), request.Options{Model: "m", Allow: true})
+			if bad, refused := errors.AsType[*request.Error](err); refused != c.refused || refused && bad.Reason != request.State {
+				t.Errorf("%v", err)
+			}
+			if sent := string(found.Body); strings.Contains(sent, "gone") || strings.Contains(c.item, "rs_1") && !strings.Contains(sent, "rs_1") {
+				t.Errorf("sent %s", sent)
 			}
 		})
 	}
@@ -190,51 +190,6 @@ func TestLogFails(t *testing.T) {
 	resp := r.post(responsesPath, `{"model":"m"}`)
 	if n, _, _ := up.seen(); resp.StatusCode != 503 || resp.Header.Get("X-Sbench-Relay") != "log_failed" || n != asked {
 		t.Errorf("status %d, asked %d times", resp.StatusCode, n-asked)
-	}
-}
-
-// TestNothingIsPrinted: a provider that sends the key without being asked, before the end of a request and after an
-// answer, does not get it into the standard logger. What it sends before a request, main keeps from there.
-func TestNothingIsPrinted(t *testing.T) {
-	var printed bytes.Buffer
-	was := log.Writer()
-	log.SetOutput(&printed)
-	defer log.SetOutput(was)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Do(t, err)
-	defer func() { _ = l.Close() }()
-	ended := make(chan struct{}, 100)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			body := `{"usage":{"input_tokens":1,"output_tokens":1}}`
-			answer := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-			for b, first := make([]byte, 4096), true; ; first = false {
-				n, err := c.Read(b)
-				if err != nil {
-					break
-				}
-				if first {
-					_, _ = io.WriteString(c, answer+"X-Unasked: "+realKey)
-				}
-				if bytes.Contains(b[:n], []byte(`{"model":"m"}`)) {
-					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"+realKey)
-				}
-			}
-			_ = c.Close()
-			ended <- struct{}{}
-		}
-	}()
-	r := newRig(t, relay.OpenAI, "http://"+l.Addr().String(), nil)
-	for range 20 {
-		text(t, r.post(responsesPath, `{"model":"m"}`))
-		await(t, "the connection's end", ended)
-	}
-	if r.entries(); printed.Len() > 0 {
-		t.Errorf("printed: %s", &printed)
 	}
 }
 

@@ -33,8 +33,8 @@ func (p Provider) AgentURL(host string) string { return "http://" + host + apis(
 type Config struct {
 	Provider Provider
 	// BaseURL is the provider's address in the form that its own clients use: with /v1 only for
-	// OpenAI. Nil means the public API. The operator is trusted: http and loopback addresses are
-	// allowed.
+	// OpenAI, and without credentials and query. Nil means the public API. The operator is trusted: http
+	// and loopback addresses are allowed.
 	BaseURL *url.URL
 	// RootCAs verify the provider's certificate. Nil means the system's.
 	RootCAs *x509.CertPool
@@ -49,8 +49,8 @@ type Config struct {
 	// Bearer sends an Anthropic key as a bearer token instead of x-api-key. OpenAI keys are
 	// always bearer tokens, Google keys never.
 	Bearer bool
-	// KeyHeader is the header for the key, such as Azure's api-key; "" means the provider's usual
-	// header.
+	// KeyHeader is the header for the key, such as Azure's api-key, which the relay uses for nothing else; ""
+	// means the provider's usual header.
 	KeyHeader string
 
 	Model string // required; the relay refuses requests for another model
@@ -135,39 +135,16 @@ func (c Config) check() error {
 	refuse(!known, "provider %q: must be %q, %q or %q", c.Provider, Anthropic, OpenAI, Google)
 	refuse(c.Key.IsZero(), "key: there is none")
 	refuse(strings.ContainsFunc(c.Key.value(), notInKey), "key: contains white space or a character that is not printable ASCII")
-	refuse(c.KeyHeader != "" && !isKeyHeader(c.KeyHeader),
-		"key header %q: must be a header for keys only, such as api-key", c.KeyHeader)
 	refuse(c.Model == "", "model: there is none")
 	refuse(c.NoPromptCache && c.Provider == Google, "prompt_cache: Google's API cannot switch its cache off")
 	inPath := c.Model != "" && c.Provider == Google
 	refuse(inPath && (request.CleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")),
 		"model %q: is part of a path, so it must consist of letters, digits, '-', '_' and '.'", c.Model)
 	refuse(c.MaxTotalTokens < 0 || c.MaxRequests < 0 || c.MaxCostUSD < 0, "budget: is negative")
-	return errors.Join(append(errs, checkBase(c.BaseURL))...)
+	return errors.Join(errs...)
 }
 
 // Host returns the provider's host, with a port if the base URL has one.
 func (c Config) Host() string { return cmp.Or(c.BaseURL, apis()[c.Provider].publicURL()).Host }
 
-// isKeyHeader reports whether a header may carry a key, since the relay uses it for nothing else.
-func isKeyHeader(name string) bool {
-	lower := strings.ToLower(name)
-	return lower != "" && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.HasSuffix(lower, "key")
-}
-
 func notInKey(r rune) bool { return r <= ' ' || r > '~' }
-
-// checkBase never prints the URL, which may contain a password.
-func checkBase(u *url.URL) error {
-	switch {
-	case u == nil:
-		return nil
-	case u.Scheme != "https" && u.Scheme != "http", u.Host == "", u.Opaque != "":
-		return errors.New("base URL: must be https://host or http://host, with or without a path")
-	case u.User != nil:
-		return errors.New("base URL: must not contain a user or password")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return errors.New("base URL: must not have a query or fragment")
-	}
-	return nil
-}

@@ -52,24 +52,21 @@ func Events(pieces ...[]byte) (all []string) {
 
 // Scrub writes pieces through a scrubber of the key.
 func Scrub(key string, out io.Writer, pieces ...[]byte) error {
-	s := stream.NewScrubber(stream.NewSecret(key, 8), out)
+	return filter(stream.NewScrubber(stream.NewSecret(key, 8), out), pieces)
+}
+
+// Hide writes pieces through a hider.
+func Hide(out io.Writer, pieces ...[]byte) error {
+	return filter(stream.NewHider(stream.NewScrubber(stream.NewSecret("", 8), out)), pieces)
+}
+
+func filter(s sink, pieces [][]byte) error {
 	for _, p := range pieces {
 		if _, err := s.Write(p); err != nil {
 			return err
 		}
 	}
 	return s.Flush()
-}
-
-// Hide writes pieces through a hider.
-func Hide(out io.Writer, pieces ...[]byte) error {
-	h := stream.NewHider(stream.NewScrubber(stream.NewSecret("", 8), out))
-	for _, p := range pieces {
-		if _, err := h.Write(p); err != nil {
-			return err
-		}
-	}
-	return h.Flush()
 }
 
 // Held returns how many bytes a scrubber of the key delays at most while text comes byte by byte, and at its end.

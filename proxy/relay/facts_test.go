@@ -99,8 +99,8 @@ func play(w http.ResponseWriter, what int) {
 	_, _ = io.WriteString(w, `{"usage":{"input_tokens":1,"output_tokens":1}}`)
 }
 
-// TestBudgets: an exhausted budget yields an error that both clients understand, and
-// only generations count.
+// TestBudgets: an exhausted budget yields an error that both clients understand. Lists of models use up the budget of
+// requests.
 func TestBudgets(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -109,6 +109,7 @@ func TestBudgets(t *testing.T) {
 		want   relay.Budget
 	}{
 		{"requests", func(c *relay.Config) { c.MaxRequests = 3 }, 3, relay.RequestBudget},
+		{"lists", func(c *relay.Config) { c.MaxRequests = 2 }, 0, relay.RequestBudget},
 		{"tokens", func(c *relay.Config) { c.MaxTotalTokens = 31 }, 3, relay.TokenBudget},
 		{"tokens to the last", func(c *relay.Config) { c.MaxTotalTokens = 30 }, 2, relay.TokenBudget},
 		{"both", func(c *relay.Config) { c.MaxTotalTokens, c.MaxRequests = 1, 3 }, 1, relay.TokenBudget},
@@ -119,6 +120,11 @@ func TestBudgets(t *testing.T) {
 				path := map[relay.Provider]string{relay.Anthropic: messagesPath, relay.OpenAI: chatPath}[p]
 				up := newAnswers(t)
 				r := newRig(t, p, up.url, c.change)
+				lists := 0
+				for c.good == 0 && lists < 2 {
+					text(t, r.do(http.MethodGet, "/v1/models", ""))
+					lists++
+				}
 				for i := range c.good {
 					resp := r.post(path, `{"model":"m"}`)
 					if got := text(t, resp); resp.StatusCode != 200 {
@@ -131,7 +137,7 @@ func TestBudgets(t *testing.T) {
 				}
 				n, _, _ := up.seen()
 				f := r.relay.Facts()
-				if n != c.good || f.Exceeded != c.want || f.Refused != 2 || f.Sent != int64(c.good) || f.ProviderFailed() {
+				if n != c.good+lists || f.Exceeded != c.want || f.Refused != 2 || f.Sent != int64(c.good) || f.ProviderFailed() {
 					t.Errorf("asked %d times, facts %+v", n, f)
 				}
 				if resp := r.do(http.MethodGet, "/v1/models", ""); resp.StatusCode != 429 {

@@ -87,8 +87,6 @@ func TestUsage(t *testing.T) {
 		{"stream of a chat without counts", chatPath, true, `data: {"choices":[{"delta":{"content":"` + strings.Repeat("a", 400) + `"}}]}` + "\n\n" + done, proxy.Usage{Input: 100, Output: byBytes, Estimated: true}, true, ""},
 		{"stream of a chat with an error of a number", chatPath, true, `data: {"error":{"code":503,"type":"server_error"}}` + "\n\n", proxy.Usage{}, false, relay.ServerError},
 		{"nonsense", messagesPath, true, "event: ???\ndata: {\"type\": \"usage\ndata\n: \x00}\n\n", proxy.Usage{Input: 100, Output: byBytes, Estimated: true}, false, ""},
-		{"an event in several lines", messagesPath, true, start + "data: {\"type\":\"message_delta\",\ndata:\"usage\":{\"output_tokens\":5}}\n\n" + stop, proxy.Usage{Input: 34, Cached: 20, Output: 5}, true, ""},
-		{"no empty line at the end", messagesPath, true, start + `data: {"type":"message_delta","usage":{"output_tokens":5}}` + "\n\n" + strings.TrimSpace(stop), proxy.Usage{Input: 34, Cached: 20, Output: 5}, true, ""},
 		{"Google, whole", generatePath, false, `{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":30,"candidatesTokenCount":5}}`, proxy.Usage{Input: 30, Output: 5}, true, ""},
 		{"Google, stream", streamPath, true, part + part + lastPart, proxy.Usage{Input: 34, Cached: 20, Output: 7, Reasoning: 2}, true, ""},
 		{"Google, cut", streamPath, true, part + part, proxy.Usage{Input: 30, Output: byBytes, Estimated: true}, false, ""},
