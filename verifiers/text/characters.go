@@ -2,6 +2,8 @@ package text
 
 import (
 	"cmp"
+	"html"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -13,15 +15,14 @@ var (
 	superscripts = expression(`[⁻⁰¹²³⁴-⁹]+`)
 	fractions    = expression(`([0-9])([¼-¾⅐-⅞]|\\[dt]?frac)`)
 	accents      = expression(`(\p{Latin})\p{Mn}+`)
-	struckOut    = expression(`~~[^~\n]+~~`)
 	fullWidth    = strings.NewReplacer("，", ", ", "、", ", ", "；", "; ", "：", ": ", "。", ". ", "！", "! ", "？", "? ")
 )
 
-// clean returns s in NFKC, without invisible and private characters and struck-out words, and with one kind
-// each of punctuation, digits and line breaks. "10²" does not become 102, nor "1½" or "1\frac12" 11/2.
+// clean returns s in NFKC, without invisible and private characters, and with one kind each of punctuation, digits
+// and line breaks. "10²" does not become 102, nor "1½" or "1\frac12" 11/2.
 func clean(s string) string {
 	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(fullWidth.Replace(s), "^$0"), "$1 $2")
-	return struckOut().ReplaceAllString(unify(norm.NFKC.String(unify(s))), "")
+	return unify(norm.NFKC.String(unify(s)))
 }
 
 // unaccented returns s decomposed, without the accents of Latin letters.
@@ -61,35 +62,55 @@ func unifyRune(r rune) rune {
 	return r
 }
 
-var (
-	latexFraction = expression(`\\[dt]?frac *(?:\{([^{}]*)\}|(\d)) *(?:\{([^{}]*)\}|(\d))`)
-	subscript     = expression(`([\p{L})])\}?(?:_\{?|<sub>)(\d+)(?:\}|</sub>)?`)
-	root          = expression(`√ ?\(([\p{L}\p{N}]+)\)`)
-	latexCommand  = expression(`\\(?:(?:text|math)[a-z]*|ce|left|right|displaystyle|boxed)\b`)
-	latexSymbols  = strings.NewReplacer("$$", "", "{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", "sqrt(", "√(", `\neg`, "not ", `\%`, "%", `\$`, "$",
-		`\pi`, "π", `^\circ`, "", `^{\circ}`, "", `\{`, "", `\}`, "", `\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\;`, " ", `\ `, " ", "{", "", "}", "")
-	initials = expression(`\b\p{L}\.(?: ?\p{L}\.)+`)
-	bullet   = expression(`^[ \t]*(?:[-*+•] +|#+ +)+`)
-)
-
-// plain returns a clean text in one line, without commands of LaTeX and the dots of initials.
-func plain(s string) string {
-	if strings.ContainsAny(s, `\{_$<(`) {
-		s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$2/$3$4"), "$1$2")
-		s = root().ReplaceAllString(latexSymbols.Replace(latexCommand().ReplaceAllString(s, "")), "√$1")
-	}
-	s = initials().ReplaceAllStringFunc(s, strings.NewReplacer(".", "", " ", "").Replace)
-	return strings.Join(strings.Fields(s), " ")
+// A markup is what HTML, LaTeX, Markdown and templates of chats put around words, and what is left of it.
+type markup struct {
+	of   func() *regexp.Regexp
+	left string
 }
 
-// bare returns a plain text without list marks, Markdown emphasis, quotes, outer brackets, emoji and
-// closing punctuation.
+var (
+	symbols = strings.NewReplacer(`\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", "sqrt(", "√(", `\neg`, "not ",
+		`\pi`, "π", `^\circ`, "", `^{\circ}`, "", " & ", " and ")
+	markups = []markup{
+		{expression("~~[^~\n]+~~|<\\|[^<>|\n]*\\|>|\\\\(?:begin|end)\\{[^{}]*\\}|(?m:^[ \t]*(?:```.*|[-=|:*_ ]{3,})$)|`"), ""}, // struck out, a token, a fence, a rule
+		{expression(`(^|[^\p{Latin}\p{N}*])\*{1,3}([^\s*](?:[^*\n]*[^\s*])?)\*{1,3}`), "$1$2"},
+		{expression(`<sup>([^<>]*)</sup>`), "^$1"},
+		{expression(`>([^<>]*)</(?:p|li|div|tr|h[1-6])>|(\S)<br ?/?>`), ">$1$2\n"},
+		{expression(`<[a-z][a-z0-9]*(?: [^<>]*)?>([^<>]*)</[a-z0-9]+>`), "$1"},
+		{expression(`\\[dt]?frac *(?:\{([^{}]*)\}|(\d)) *(?:\{([^{}]*)\}|(\d))`), "$1$2/$3$4"},
+		{expression(`\\(?:[\\,;:!\s]|(?:left|right|displaystyle|q?quad)\b)`), " "},
+		{expression(`\\[A-Za-z]+\*? ?\{|\\?[{}]|\\[()\[\]]|\$\$`), ""},
+		{expression(`\\([A-Za-z]{2,}|[^\p{L}\p{N}\s])`), "$1"},
+		{expression(`([\p{L})])_(\d)`), "$1$2"},
+		{expression(`\^(\d?[+-])($|[^\p{L}\p{N}])`), "$1$2"}, // a charge
+		{expression(`√ ?\(([\p{L}\p{N}]+)\)`), "√$1"},
+		{expression(`[ \t]+`), " "},
+		{expression(`(?i)\b(\d\d?)(?:st|nd|rd|th|\.)(?: of)?( ` + month + `)|\b(` + month + `\p{L}* \d\d?)(?:st|nd|rd|th)\b`), "$1$2$3"}, // an ordinal
+	}
+	factorial = expression(`\d!$`)
+	initials  = expression(`\b\p{L}\.(?: ?\p{L}\.)+`)
+)
+
+// plain returns a clean text without markup and the dots of initials.
+func plain(s string) string {
+	s = html.UnescapeString(s)
+	for range 2 { // one may be within another
+		s = symbols.Replace(s)
+		for _, m := range markups {
+			s = m.of().ReplaceAllString(s, m.left)
+		}
+	}
+	return initials().ReplaceAllStringFunc(s, strings.NewReplacer(".", "", " ", "").Replace)
+}
+
+// bare returns a plain text without quotes, outer brackets, emoji and punctuation around it.
 func bare(s string) string {
-	s = bullet().ReplaceAllString(s, "")
 	for before := len(s) + 1; len(s) < before; {
 		before = len(s)
-		s = strings.TrimRightFunc(s, func(r rune) bool { return strings.ContainsRune(" \"'`*_~|.,;:!", r) || isEmoji(r) })
-		s = strings.TrimLeftFunc(s, func(r rune) bool { return strings.ContainsRune(" \"'`*_~|,;:!=≈", r) || isEmoji(r) })
+		if s = strings.TrimRightFunc(s, func(r rune) bool { return strings.ContainsRune(" \"'*_~|.,;:", r) || isEmoji(r) }); !factorial().MatchString(s) {
+			s = strings.TrimRight(s, "!")
+		}
+		s = strings.TrimLeftFunc(s, func(r rune) bool { return strings.ContainsRune(" \"'*_~|,;:!=≈>#", r) || isEmoji(r) })
 		if n := len(s); n > 1 && strings.Contains("() [] {} <> $$", s[:1]+s[n-1:]) {
 			s = s[1 : n-1]
 		}
@@ -106,11 +127,10 @@ var (
 	article = expression(`^(?:the|an?) `)
 )
 
-// forms returns a text in the forms that are compared one after another: as it is, without
+// forms returns a plain text in the forms that are compared one after another: as it is, without
 // differences in case, and without what surrounds it, an article, and spaces beside symbols.
 func forms(s string) [3]string {
-	s = clean(s)
 	line := strings.Join(strings.Fields(s), " ")
-	last := article().ReplaceAllString(tight().ReplaceAllString(unaccented(bare(fold(plain(s)))), "$1"), "")
+	last := article().ReplaceAllString(tight().ReplaceAllString(unaccented(bare(fold(line))), "$1"), "")
 	return [3]string{line, fold(line), cmp.Or(last, fold(line))}
 }

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // A Choice judges answers that name one of several choices.
@@ -23,7 +22,7 @@ func (c Choice) Judge(text string) Verdict {
 		if len(words) == 1 && len(words[0].text) == 1 && !words[0].isNumber { // rather a label, or an article
 			words = nil
 		}
-		b.forms, b.words = append(b.forms, forms(s)), append(b.words, words)
+		b.forms, b.words = append(b.forms, forms(plain(clean(s)))), append(b.words, words)
 	}
 	read, rule := place(text, c.Pattern, b.pick)
 	named, why, _ := b.read(read)
@@ -49,11 +48,11 @@ func (b ballot) pick(lines []string) (string, Rule) {
 	last := lines[len(lines)-1]
 	_, why, isBare := b.read(lines[0])
 	_, whyLast, isBareLast := b.read(last)
-	if why == "" && (whyLast == None || isBare && !isBareLast) {
+	if why == "" && (whyLast == None || isBare && !isBareLast || last[0] == '|') {
 		return lines[0], FirstLine
 	}
-	if all := strings.Join(lines[max(0, len(lines)-b.labels):], "; "); len(item().FindAllString(all, -1)) == b.labels {
-		return strings.ReplaceAll(item().ReplaceAllString(all, "$1)"), ". ", " "), LastLine // one sentence
+	if all := lines[max(0, len(lines)-b.labels):]; len(all) == b.labels && !slices.ContainsFunc(all, func(s string) bool { return !item().MatchString(s) }) {
+		return strings.Join(all, "\n"), LastLine
 	}
 	return last, LastLine
 }
@@ -75,39 +74,39 @@ func (b ballot) equal(s string) (all []int) {
 
 var (
 	computed   = expression(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
-	item       = expression(`((?:^|; )[^\p{L}\p{N}]*[A-Z])(?:[).:*_\]]| -)`)
+	item       = expression(`^[^\p{L}\p{N}]*[A-Z](?:[).:\]]| -)`)
 	lowerLabel = expression(`^[^\p{L}]*(?:(?i:option|choice|answer) )?[([]?[a-z](?:[).:\]]|[^\p{L}\p{N}=+^-]*$)`)
-	capital    = expression(`(?:^|[^\p{Latin}\p{M}\p{N}_'-]_*)([A-Z])`)
+	capital    = expression(`(?:^|[^\p{Latin}\p{M}\p{N}'-]_*)([A-Z])`)
 	// noLabel is a letter that is a word or a part of one: "A planet", "I think", "A's".
 	noLabel = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.[\p{Latin}\p{M}\p{N}'^=+/]|.-\w)`)
-	// setOff is a label at the start, at the end, before punctuation, in brackets, quotes or emphasis,
-	// or after a word such as "option".
-	setOff = expression("(?i:^|[([{<*_`\"]|" + option + `)[` + labelRange + `]|[` + labelRange + "](?:$|[)\\]}>*_`\".,;:!])")
-	// stop is a full stop or a dash between a label and a text or a mark.
-	stop = expression(`[` + labelRange + `][*_)\]]*(?:\.| -)["*_)\]]*\s*["*_]*[✅✔✓☑❌✗✘✖` + textRange + `]`)
+	// head is a label at the start of a line, and the text of a choice if no other word is between them.
+	head      = expression(`^[^\p{L}\p{N}` + textRange + labelRange + `]*([` + labelRange + `])([^\p{L}\p{N}` + textRange + labelRange + `]*)([` + textRange + `]?)`)
+	concluded = expression(`^.*` + so + `(.*[` + textRange + labelRange + `].*)$`)
+	// led is what begins an explanation.
+	led = expression(`^["')\]]*(?:[.:;(]| -)`)
 )
 
 // read returns the choices that an answer names, by a label that is set off, or else by a text, or
 // else by any label: several only if one text fits all of them. If there are none, it returns the
 // reason. isBare reports whether the answer has no other words.
 func (b ballot) read(s string) (named []int, why string, isBare bool) {
-	line := lowerLabel().ReplaceAllStringFunc(strings.Trim(plain(clean(s)), "' "), strings.ToUpper)
+	line := lowerLabel().ReplaceAllStringFunc(strings.Trim(s, "' "), strings.ToUpper)
 	equal := b.equal(s)
 	if m := computed().FindStringSubmatch(line); m != nil && equal == nil {
 		equal = b.equal(m[1])
 	}
-	line = joined(b.labelled(tokenize(line).marked(b.words, nil)))
-	if r, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, " \"*_`~#>-([{<|✅")); r >= labelMark { // an explanation may follow
-		line = sentences(line)[0]
+	var said []string
+	for part := range strings.SplitSeq(line, "\n") {
+		said = append(said, affirmed(explained(b.labelled(tokenize(part).marked(b.words, nil)))))
 	}
-	line = affirmed(line)
+	line = concluded().ReplaceAllString(strings.Join(said, "; "), "$1")
 	isBare = len(tokenize(line).words) == 0
 	texts, labels := marksOf(line, firstMark), marksOf(line, labelMark)
 	if len(labels) == 2 && b.forms[labels[0]][2] == string(rune('a'+labels[1])) { // "A) B" if B is the text of A
 		labels = labels[:1]
 	}
 	isLabel := isBare && len(labels) == 1 && (len(texts) == 0 || slices.Contains(texts, labels[0]))
-	if named = labels; len(texts) == 1 && !setOff().MatchString(line) {
+	if named = labels; len(labels) == 0 {
 		named = texts
 	}
 	switch {
@@ -121,16 +120,30 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	return named, "", isBare
 }
 
-// joined removes a full stop or a dash between a label and its choice's text or a mark, which ends no sentence. Another
-// choice's text begins an explanation ("B. Mars is smaller"), if there are other words.
-func joined(line string) string {
-	isBare := len(tokenize(line).words) == 0
-	return stop().ReplaceAllStringFunc(line, func(s string) string {
-		if texts := marksOf(s, firstMark); !isBare && len(texts) > 0 && texts[0] != marksOf(s, labelMark)[0] {
-			return s
-		}
-		return strings.NewReplacer(".", "", " -", "").Replace(s)
-	})
+// explained returns a marked line that begins with a label without what explains it: "B) Jupiter - Mars is smaller.",
+// "B. Mars is smaller.". Nothing is left if a short sentence takes the label back: "B. Nope."
+func explained(line string) string {
+	m := head().FindStringSubmatchIndex(line)
+	if m == nil {
+		return line
+	}
+	label, between, text, rest := line[:m[3]], line[m[4]:m[5]], line[m[6]:m[7]], line[m[1]:]
+	switch {
+	case text != "" && marksOf(text, firstMark)[0] == marksOf(label, labelMark)[0]:
+		line = label + strings.NewReplacer(".", "", ":", "", " -", "").Replace(between) + text + rest
+	case text != "" && (len(tokenize(line).words) == 0 || !led().MatchString(between)):
+		return line
+	default:
+		rest = between + text + rest
+	}
+	if !led().MatchString(rest) {
+		return sentences(line)[0]
+	}
+	first := tokenize(sentences(strings.TrimLeft(rest, " .:;-)"))[0])
+	if denial().MatchString(between) || len(first.words) < 5 && !strings.ContainsFunc(first.text, isMark) && denial().MatchString(first.text) {
+		return ""
+	}
+	return label
 }
 
 func (b ballot) labelled(line string) string {

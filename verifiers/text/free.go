@@ -24,7 +24,7 @@ func (f Free) Judge(text string) Verdict {
 }
 
 func (f Free) reason(read string) string {
-	said := tokenize(plain(read))
+	said := tokenize(read)
 	var words [][]token
 	for _, phrase := range slices.Concat(f.Accepted, f.Rejected) {
 		words = append(words, wordsOf(phrase))

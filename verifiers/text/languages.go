@@ -4,6 +4,10 @@ import "strings"
 
 // The words around answers in nine languages, as alternatives of regular expressions in which ¦ stands for the
 // answer. Chinese, Japanese and Korean words do not stand apart, and follow.
+const cross = `[❌✗✘✖]` // it denies what it follows
+
+const month = `(?:jan|feb|mar|mär|apr|mai|may|jun|jul|aug|sep|oct|okt|nov|dec|dez)`
+
 var (
 	// A noun announces an answer if a colon or a verb follows it.
 	nouns = `ans(?:wer)?(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)|antwort(?:option)?|lösung|richtig|` +
@@ -13,26 +17,26 @@ var (
 	announces = `(?:答案|正确选项|正確選項)(?:应该|應該|应|應)?(?:是|为|為|选|選|】| ?:)|(?:故|因此|所以|应|應|我)(?:选|選)(?:择|擇)?|` +
 		`(?:正解|正答|答え|解答|回答)(?:は| ?:)|(?:정답|답|답변)(?:은|는| ?:)`
 
-	// option stands before a label, as in "option B".
-	option = `(?:option|choice|answer|letter|antwort|wahl|möglichkeit|réponse|choix|opción|alternativa|letra|respuesta|opção|opzione|lettera|risposta|选项|選項|项|(?:选|選)(?:择|擇)?|選択肢?|선택지|보기)[ :#-]*`
-
 	// so leads to a conclusion.
 	so = apart(`so|thus|hence|therefore|somit|daher|folglich|donc|por (?:lo )?tanto|así que|portanto|logo|quindi|dunque`,
-		`因此|所以|故|よって|したがって|따라서|[=≈]`)
+		`因此|所以|故|よって|したがって|따라서|[→⇒]`)
+
+	// and joins the items of a list.
+	and = `[&•·|]\s|\s(?:-|vs\.?|and|und|et|y|e)\s|[和と]`
 
 	// because leads to what does not count beside an answer.
-	because = `(?i)(?:[,;]? (?:because|although|though|whereas|weil|obwohl|parce que|puisque|bien que|porque|ya que|aunque|embora|perché|poiché|sebbene)|, ?(?:as|since|while|da|denn|car|pois)) [^.!?]*`
+	because = `(?i)(?:[,;]? (?:because|although|though|whereas|weil|obwohl|parce que|puisque|bien que|porque|ya que|aunque|embora|perché|poiché|sebbene)|, ?(?:as|since|while|da|denn|car|pois)) [^.!?]*|(?i: than| als) [^.,;:!?\d]*(?:$|[.,;:!?])`
 
 	// deny denies what its clause says.
-	deny = apart(`not|never|cannot|neither|nor|none|\w+n't|no (?:longer|way)|no\W*$|except|wrong|incorrect|false|mistaken?|confused?|misconception|anything|everything|`+
+	deny = apart(`not|nope|never|cannot|neither|nor|none|\w+n't|no (?:longer|way)|no\W*$|except|wrong|incorrect|false|mistaken?|confused?|misconception|anything|everything|`+
 		`nicht|keine?[rnms]?|niemals|weder|falsch|keinesfalls|pas|jamais|aucune?|faux|ni|no (?:es|son|era|fue|está|tiene|hay|puede|\p{L}+ó)|nunca|ninguna?|incorrect[oa]|`+
 		`não|nem|nenhuma?|errad[oa]|non|nessuna?|sbagliat[oa]`,
-		`[❌✗✘✖]|不|没|沒|错|錯|ない|ません|なく|아니|아닙니다|않|틀렸|틀린`)
+		cross+`|不|没|沒|错|錯|ない|ません|なく|아니|아닙니다|않|틀렸|틀린`)
 
 	// or leaves open what its clause says.
 	or = apart(`or|vs|versus|either|maybe|perhaps|possibly|might|may be|could be|if|unless|(?:than|at least|at most|up to|between|both) ¦|are ¦ and|¦ (?:hundred|thousand|million|billion|dozen)|`+
 		`oder|entweder|vielleicht|ou|soit|peut-être|¦ o [\p{Lu}\d¦]|quizás?|tal vez|talvez|oppure|forse`,
-		`或|可能|也许|也許|要么|要麼|または|もしくは|かもしれ|どちらか|¦か|또는|혹은|수도 있|¦나 |±|/ ?["'*_]*¦|¦["'*_]* ?/|\?["'*_)]*\s*$`)
+		`或|可能|也许|也許|要么|要麼|または|もしくは|かもしれ|どちらか|¦か|또는|혹은|수도 있|¦나 |±|/ ?["']*¦|¦["']* ?/|\?["')]*\s*$`)
 )
 
 // apart returns an expression for words that stand apart from others, and for any more.
@@ -40,7 +44,6 @@ func apart(words, more string) string {
 	return strings.ReplaceAll(`(?i:(?:^|[^\p{L}\p{N}'-])(?:`+words+`)(?:[^\p{L}\p{N}'-]|$)|`+more+`)`, "¦", found)
 }
 
-// announcement ends before an answer. It is a key in JSON, which is its group, a noun and what
-// follows it, or a noun alone in a line.
-var announcement = expression(`(?mi)([{,]\s*"(?:final_)?answer"\s*:)|` + announces +
-	`|(?:^|[^\p{L}\p{N}])(?:` + nouns + `)[*_]*(?: ?[:=]| - | (?:` + verbs + `)[\s:])|^[#>*_ ]*(?:\p{L}+[ *_]+){0,2}(?:` + nouns + `)[*_ ]*$`)
+// announcement ends before an answer. It is a noun and what follows it, or a noun alone in a line.
+var announcement = expression(`(?mi)` + announces +
+	`|(?:^|[^\p{L}\p{N}])(?:` + nouns + `)(?:"? ?[:=]| - | (?:` + verbs + `)[\s:])|^[#> ]*(?:\p{L}+ +){0,2}(?:` + nouns + `) *$`)

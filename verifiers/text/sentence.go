@@ -17,10 +17,9 @@ const (
 )
 
 var (
-	sentenceEnd  = expression(`[.!?]["'*_` + "`" + `)\]$]*(?:\s|$)|[*_] - `)
+	sentenceEnd  = expression(`[.!?]["')\]$]*(?:\s+` + cross + `|\s|$)`)
 	abbreviation = expression(`(?i)(?:^|[^\p{L}])(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$`)
-	germanDate   = expression(`(?i)^\. (?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)`)
-	clause       = expression(`(?s).+?(?:[,;:!?.](?:\s|$)|\s(?:-|but|sondern|mais|sino|mas|ma)\s|ではなく|아니라|$)`)
+	clause       = expression(`(?s).+?(?:[,;:!?.](?:\s+` + cross + `|\s|$)|\s(?:-|but|sondern|mais|sino|mas|ma)\s|ではなく|아니라|$)`)
 	aside        = expression(`\([^()]*\)`)
 	denial       = expression(deny)
 	openness     = expression(or)
@@ -28,14 +27,15 @@ var (
 	clauseStart  = expression(`(?s)^.*(?:` + so + `|[\n.,;:!?])`)
 	conclusion   = expression(so)
 	explanation  = expression(because)
-	separator    = expression(`[,;&•·|]["\s](?:and\s|und\s|et\s|y\s|e\s)?|\s(?:-|vs\.?|and|und|et|y|e)\s|[和と]`)
+	separator    = expression(`[,;]["\s](?:and\s|und\s|et\s|y\s|e\s)?|` + and)
+	conjunction  = expression(and)
 )
 
 // sentences returns the sentences of a line, at least one.
 func sentences(line string) (all []string) {
 	start := 0
 	for _, m := range sentenceEnd().FindAllStringIndex(line, -1) {
-		if !abbreviation().MatchString(line[max(0, m[0]-8):m[0]+1]) && !germanDate().MatchString(line[m[0]:min(len(line), m[0]+8)]) {
+		if !abbreviation().MatchString(line[max(0, m[0]-8) : m[0]+1]) {
 			all, start = append(all, strings.TrimSpace(line[start:m[1]])), m[1]
 		}
 	}
@@ -105,8 +105,13 @@ func marksOf(s string, first rune) (all []int) {
 }
 
 // isList reports whether the mark in a sentence is an item of a list: two short parts stand beside it, or one
-// if it is alone in its part. No item has a word of the question, or lower case beside an upper-case answer.
-func isList(s string, question []token, isUpper bool) bool {
+// if it is alone in its part. No item has a word of the question, or lower case beside an upper-case answer. Commas do
+// not separate answers that have commas.
+func isList(s, answer string, question []token) bool {
+	separator, upper := separator, unicode.IsUpper([]rune(answer)[0])
+	if strings.Contains(answer, ",") {
+		separator = conjunction
+	}
 	items := 0
 	for _, part := range separator().Split(s, -1) {
 		words := tokenize(part).words
@@ -114,7 +119,7 @@ func isList(s string, question []token, isUpper bool) bool {
 		case len(words) == 0 && isMarked:
 			items++
 		case len(words) == 0 || len(words) > 3 || isMarked || words[0].isNumber || conclusion().MatchString(part) || article().MatchString(strings.TrimSpace(part)):
-		case isUpper && strings.IndexFunc(part, unicode.IsLower) == words[0].from:
+		case upper && strings.IndexFunc(part, unicode.IsLower) == words[0].from:
 		case !slices.ContainsFunc(words, func(w token) bool { return has(question, w) }):
 			items++
 		}

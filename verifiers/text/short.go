@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // A Short judges a word, a phrase or a number.
@@ -20,17 +18,18 @@ type Short struct {
 var (
 	// closed is the end of a sentence or of a line that leads to the next; begun is the start of a
 	// heading, a quotation or an item.
-	closed = expression(`[.!?:]["'*_)]*$`)
-	begun  = expression(`^(?:[#>|+•-]|\*\s|\d+[.)]\s)|=`)
+	closed = expression(`\p{L}.*[.!?:]["')]*$`)
+	begun  = expression(`^(?:[#>|+•*-]|\d+[.)]\s)|=`)
 	// reply is "yes" or "no" before an explanation.
-	reply = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]* ?(?:[,.;:!(]|-|because |です|입니다|$)`)
+	reply = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])"? ?(?:[,.;:!(]|-|because |です|입니다|$)`)
 	// hasSymbols matches what words do not have: other symbols, or a sign within a formula, such as "x+1" or "3-4i".
 	hasSymbols = expression(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]|(?:^|[^\p{L}\p{M}])\p{L}[+-]\d|\d[+-]\d+\p{L}(?:[^\p{L}\p{M}]|$)`)
 	beside     = expression(`(` + found + `)(?:[ ,($%]*\bor \$?` + found + `|/\p{L})`) // "3/4 (or 75%)", "$26/day"
 	// part is an answer within a longer formula, and row an answer of numbers beside other numbers.
-	part    = expression(`\d` + found + `|[+×√] ?` + found + `|` + found + ` ?[+×^√]|[\d/√+×-]\(` + found + `|` + found + `\) ?[+×^√/]`)
+	part    = expression(`(?:\d|[+×√] ?|[\d/√+×-]\(|\b(?:log|ln|exp|sin|cos|tan|mod) ?\(?)` + found + `|` + found + `(?:\)? ?(?:[+×^√]|mod\b|[inx-z]\b|[a-z] ?\+)|\) ?/|e\b)|^[^\p{L}]*` + found + `!`)
+	extra   = expression(`\([^()]*\)| - \p{L}{2}.*`) // "72 km/h (20 m/s)", "42.195 km - that is 26.2 miles"
 	row     = expression(`\d ?[,;] ?` + found + `|` + found + ` ?[,;] ?[-+]?\d`)
-	premise = expression(`^.*` + so + `(.*[\d` + textRange + `].*)$`)
+	premise = expression(`^.*(?:` + so + `|[=≈])(.*[\d` + textRange + `].*)$`)
 )
 
 // Judge judges a text.
@@ -47,25 +46,26 @@ func (s Short) Judge(text string) Verdict {
 
 // reason returns why what was read does not pass; "" if it does.
 func (s Short) reason(read string) string {
-	line, got, worst := plain(clean(read)), forms(read), Wrong
-	var accepted [][]token
+	got, worst := forms(read), Wrong
+	var accepted []sentence
 	for _, a := range s.Accepted {
-		want, words := forms(a), wordsOf(a)
+		a = plain(clean(a))
+		want, said := forms(a), tokenize(a)
 		switch {
 		case got[1] == want[1], got[2] == want[2]:
 			return ""
 		case reply().FindString(want[1]) == want[1]:
-			worst = min(worst, replied(fold(line), want[1]))
-		case len(words) == 0:
-		case len(words) == 1 && words[0].isNumber, !hasSymbols().MatchString(want[2]), strings.Contains(got[2], want[2]) && !strings.Contains(got[2], "-"+want[2]):
-			accepted = append(accepted, words)
+			worst = min(worst, replied(fold(read), want[1]))
+		case len(said.words) == 0:
+		case len(said.words) == 1 && said.words[0].isNumber, !hasSymbols().MatchString(want[2]), strings.Contains(got[2], want[2]) && !strings.Contains(got[2], "-"+want[2]):
+			accepted = append(accepted, said)
 		}
 	}
 	question := wordsOf(s.Question)
-	for _, sentence := range sentences(line) {
-		said := tokenize(sentence)
-		for _, words := range accepted {
-			worst = min(worst, s.judge(said, words, question))
+	for _, part := range sentences(read) {
+		said := tokenize(part)
+		for _, a := range accepted {
+			worst = min(worst, s.judge(said, a, question))
 		}
 	}
 	return worst
@@ -85,30 +85,29 @@ func replied(line, want string) string {
 
 // judge judges a sentence for one accepted answer. No other number than a numeric answer may follow the last
 // "=" or "so", but for numbers in brackets or of the question, and a day beside a year.
-func (s Short) judge(said sentence, accepted, question []token) string {
-	rest := affirmed(said.marked([][]token{accepted}, s.Tolerance))
-	first, _ := utf8.DecodeRuneInString(s.Accepted[0])
-	words := slices.DeleteFunc(slices.Clone(accepted), func(t token) bool { return t.isNumber })
-	isNumber, isRow := accepted[0].isNumber && len(words) == len(accepted)-1, len(words) == 0 && len(accepted) > 1
+func (s Short) judge(said, accepted sentence, question []token) string {
+	rest, first := affirmed(said.marked([][]token{accepted.words}, s.Tolerance)), accepted.words[0]
+	words := slices.DeleteFunc(slices.Clone(accepted.words), func(t token) bool { return t.isNumber })
+	isNumber, isRow := first.isNumber && len(words) == len(accepted.words)-1, len(words) == 0 && len(accepted.words) > 1
 	if isNumber && len(words) == 0 { // "5 km/h" is not 5 km
 		rest = beside().ReplaceAllString(rest, "$1 ")
 	}
 	switch {
 	case !strings.ContainsFunc(rest, isMark):
 		return Wrong
-	case isOpen(rest), !isNumber && (part().MatchString(rest) || isList(rest, question, unicode.IsUpper(first))), isRow && row().MatchString(rest):
+	case isOpen(rest), !isNumber && (part().MatchString(rest) || isList(rest, accepted.text, question)), isRow && row().MatchString(rest):
 		return Several
 	case !isNumber:
 		return ""
 	}
-	if outside := aside().ReplaceAllString(rest, ""); strings.ContainsFunc(outside, isMark) {
-		rest = outside // "72 km/h (20 m/s)"
+	if outside := extra().ReplaceAllString(rest, ""); strings.ContainsFunc(outside, isMark) {
+		rest = outside
 	}
 	rest = premise().ReplaceAllString(rest, "$1")
-	isYear := (s.Tolerance == nil || s.Tolerance.Sign() == 0) && len(accepted[0].text) == len("1945")
+	isYear := (s.Tolerance == nil || s.Tolerance.Sign() == 0) && len(first.text) == len("1945")
 	isDay := func(t token) bool { return isYear && len(t.text) <= len("31") }
 	isOther := func(t token) bool {
-		return t.isNumber && !isDay(t) && !(has(question, t) && !has(question, accepted[0]))
+		return t.isNumber && !isDay(t) && !(has(question, t) && !has(question, first))
 	}
 	if !strings.ContainsFunc(rest, isMark) || part().MatchString(rest) || slices.ContainsFunc(tokenize(rest).words, isOther) {
 		return Several

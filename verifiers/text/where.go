@@ -13,14 +13,13 @@ import (
 // A Rule says where an answer stands in a text.
 type Rule string
 
-// The rules, in the order in which they are tried; the first three are one, and so are the next two.
-// The last match of a rule counts.
+// The rules, in the order in which they are tried; the first four are one. The last match of a rule counts.
 const (
 	AnswerTag Rule = "answer_tag" // <answer>…</answer>
 	Boxed     Rule = "boxed"      // \boxed{…}
 	Hashes    Rule = "hashes"     // #### …, the last line
-	Announced Rule = "announced"  // ANSWER: …, "the answer is …", in the table's languages
 	JSON      Rule = "json"       // an object with the key answer
+	Announced Rule = "announced"  // ANSWER: …, "the answer is …", in the table's languages
 	Whole     Rule = "whole"      // the text, if it is one line
 	FirstLine Rule = "first_line" // the first line, an answer before its explanation
 	LastLine  Rule = "last_line"  // the last line that is not empty
@@ -28,52 +27,58 @@ const (
 )
 
 var (
-	marked = expression(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z`)
-	noLine = expression("^(?:```.*|[-=|:*_ ]{3,}|(?:\\$\\$|\\\\(?:[][]|(?:begin|end)\\{[^{}]*\\}))+)?$") // a fence, a rule, LaTeX around a formula, or nothing
+	marked = expression(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z|` +
+		`[{,]\s*["'](?:final_)?answer["']\s*:\s*("(?:[^"\\]|\\.)*"|'[^'\n]*'|\[[^\]]*\]|\{[^{}]*\}|[^\s,}"'\[{][^,}]*)`)
 	// courtesy begins a line that a chat model adds: an offer, or an explanation under its name.
 	courtesy = expression(`(?i)^\P{L}*(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|espero|spero|希望|お役に立|도움이|` +
-		`(?:explanation|confidence|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명)[*_]* ?:)`)
+		`(?:explanation|confidence|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명) ?:)`)
 )
 
 // pick chooses of the lines of a text, at least two, the one that is the answer.
 type pick func(lines []string) (string, Rule)
 
-// place returns what a text says by the author's pattern, if there is one, or else by the rules; without of, by those
-// of marks alone.
+// place returns what a text says, without markup, by the author's pattern, if there is one, or else by the rules;
+// without of, by those of marks alone.
 func place(text string, pattern *regexp.Regexp, of pick) (string, Rule) {
 	if pattern == nil {
 		text = clean(family.Said(text))
 		inner, mark := inMark(text)
+		text = strings.TrimSpace(plain(cmp.Or(inner, text)))
 		if of == nil {
-			return cmp.Or(inner, strings.TrimSpace(text)), cmp.Or(mark, Whole)
+			return text, cmp.Or(mark, Whole)
 		}
-		read, rule := spoken(cmp.Or(inner, text), of) // "<answer>The answer is B</answer>"
+		read, rule := spoken(text, of) // "<answer>The answer is B</answer>"
 		return read, cmp.Or(mark, rule)
 	}
 	for _, m := range slices.Backward(pattern.FindAllStringSubmatchIndex(text, -1)) {
 		if m[2] >= 0 { // the group took part
-			return strings.TrimSpace(clean(text[m[2]:m[3]])), Pattern
+			return strings.TrimSpace(plain(clean(text[m[2]:m[3]]))), Pattern
 		}
 	}
 	return "", ""
 }
 
-// inMark returns what is in the last tag or box of a text, or after hashes; "" for none.
+// inMark returns what is in the last tag, box or JSON object of a text, or after hashes; "" for none.
 func inMark(text string) (string, Rule) {
 	for _, m := range slices.Backward(marked().FindAllStringSubmatch(text, -1)) {
-		for i, rule := range []Rule{AnswerTag, Boxed, Hashes} {
-			if inner := strings.TrimSpace(m[i+1]); inner != "" {
-				return inner, rule
+		for i, rule := range []Rule{AnswerTag, Boxed, Hashes, JSON} {
+			inner := strings.TrimSpace(m[i+1])
+			if inner == "" {
+				continue
 			}
+			if rule == JSON {
+				_ = json.Unmarshal([]byte(inner), &inner) // what is no string stays as it is
+			}
+			return inner, rule
 		}
 	}
 	return "", ""
 }
 
-// spoken applies the rules of announcements and lines.
+// spoken applies the rules of announcements and lines to a plain text.
 func spoken(text string, of pick) (string, Rule) {
-	if read, rule := announced(text); rule != "" {
-		return read, rule
+	if read := announced(text); read != "" {
+		return read, Announced
 	}
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -81,36 +86,26 @@ func spoken(text string, of pick) (string, Rule) {
 		if len(lines) > 0 && courtesy().MatchString(line) {
 			break
 		}
-		if !noLine().MatchString(line) {
+		if line != "" {
 			lines = append(lines, line)
 		}
 	}
 	if len(lines) > 1 {
 		return of(lines)
 	}
-	return cmp.Or(strings.Join(lines, ""), strings.TrimSpace(text)), Whole
+	return strings.Join(lines, ""), Whole
 }
 
-// announced applies the rules of announcements and JSON.
-func announced(text string) (read string, rule Rule) {
-	const skipped = " \t\n*_:"
-	end := len(strings.TrimRight(text, skipped))
-	for _, m := range slices.Backward(announcement().FindAllStringSubmatchIndex(text, -1)) {
-		if m[1] >= end || isDenied(strings.TrimRight(text[:m[1]], " \n*_:=-")) {
+// announced returns what a plain text announces last; "" for nothing.
+func announced(text string) string {
+	const skipped = " \n:\"'>|"
+	for _, m := range slices.Backward(announcement().FindAllStringIndex(text, -1)) {
+		rest := strings.TrimLeft(text[m[1]:], skipped)
+		if rest == "" || isDenied(strings.TrimRight(text[:m[1]], " \n:=-")) {
 			continue
 		}
-		var value json.RawMessage
-		if m[2] >= 0 && json.NewDecoder(strings.NewReader(text[m[1]:])).Decode(&value) == nil {
-			if json.Unmarshal(value, &read) != nil {
-				read = string(value)
-			}
-			return read, JSON
-		}
-		for line := range strings.SplitSeq(strings.TrimLeft(text[m[1]:], skipped), "\n") {
-			if !noLine().MatchString(strings.TrimSpace(line)) {
-				return sentences(line)[0], Announced
-			}
-		}
+		line, _, _ := strings.Cut(rest, "\n")
+		return strings.TrimRight(sentences(line)[0], "!")
 	}
-	return "", ""
+	return ""
 }
