@@ -88,6 +88,10 @@ func (p *Pack) rows() iter.Seq2[*Task, error] {
 			return
 		}
 		defer shut(f)
+		if problem := document.Encoded(f); problem != nil {
+			yield(nil, Problems{*problem}.In(p.TasksPath))
+			return
+		}
 		rows := rowReader{
 			pack:    p,
 			lines:   lines.NewReader(f, 0, MaxLine),
@@ -149,8 +153,8 @@ func (r *rowReader) next() (*Task, error) {
 			}
 			problems = Problems{{Line: problems[0].Line, Message: "value goes on in the next line, but a row is one line", Hint: hint}}
 		}
-		// A file of another format gets one problem, not one for each line. UTF-16 begins with 0xfe or 0xff.
-		if r.line == 1 && !opened && bytes.IndexByte([]byte("{[\xef\xfe\xff"), text[0]) < 0 && r.lines.Peek() != '{' {
+		// A file of another format gets one problem, not one for each line.
+		if r.line == 1 && !opened && bytes.IndexByte([]byte("{[\xef"), text[0]) < 0 && r.lines.Peek() != '{' {
 			problems = Problems{{Line: 1, Message: "file holds no rows", Hint: "a row is a JSON object in one line"}}
 			for err = nil; err == nil || err == lines.ErrLong; {
 				_, err = r.lines.Next()

@@ -3,6 +3,7 @@ package document
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"regexp"
 	"slices"
@@ -103,6 +104,19 @@ func ProblemsOf(file string, err error) (problems Problems) {
 		return problems
 	}
 	return Problems{{File: file, Message: Bare(err).Error()}}
+}
+
+// Encoded returns the problem of a file that begins as compressed text or text in UTF-16 does; nil for any other file.
+func Encoded(file io.ReaderAt) *Problem {
+	begin := make([]byte, 2)
+	_, _ = file.ReadAt(begin, 0) // whoever reads on gets the same error
+	switch string(begin) {
+	case "\x1f\x8b":
+		return &Problem{Message: "file is compressed with gzip", Hint: "unpack it: gunzip FILE"}
+	case "\xff\xfe", "\xfe\xff":
+		return &Problem{Message: "file is in UTF-16", Hint: "save it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE"}
+	}
+	return nil
 }
 
 // Bare removes the operation and the path from a file error, for messages that name the file.

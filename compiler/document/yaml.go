@@ -58,6 +58,9 @@ func decodeYAML(text []byte) (*yaml.Node, *Problem) {
 	if len(text) > maxYAMLText {
 		return nil, &Problem{Message: fmt.Sprintf("file has more than %d bytes", maxYAMLText)}
 	}
+	if problem := Encoded(bytes.NewReader(text)); problem != nil {
+		return nil, problem
+	}
 	n := 0
 	for line := range bytes.Lines(text) {
 		if n++; !utf8.Valid(line) {

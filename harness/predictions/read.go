@@ -73,7 +73,7 @@ func Read(ctx context.Context, name string, pack *compiler.Pack, fenced bool) (*
 		err = r.openFile(ctx)
 	}
 	if err != nil {
-		r.wrong(0, "", "", "%v", document.Bare(err))
+		r.problems = append(r.problems, document.ProblemsOf(name, err)...)
 	}
 	if len(r.problems) == 0 && len(r.set.Candidates) == 0 {
 		r.wrong(0, "", "", "there are no predictions")
@@ -118,6 +118,9 @@ func (r *reader) openFile(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
+	if problem := document.Encoded(f); problem != nil {
+		return document.Problems{*problem}.In(r.file)
+	}
 	if r.set.Digest, err = foreign.Digest(ctx, f); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
@@ -169,7 +172,11 @@ func (r *reader) whole(ctx context.Context, f io.Reader) error {
 
 // prediction adds one prediction. id is its task's id, or "" if a key of the prediction names the task.
 func (r *reader) prediction(ctx context.Context, text []byte, line int, id string) error {
-	if text[0] != '{' {
+	switch {
+	case !json.Valid(text):
+		r.parse(text, line) // which says what is wrong
+		return nil
+	case text[0] != '{':
 		r.wrong(line, "", `{"id": "…", "answer": "…"}`, "expected an object, found %s", kindOf(text))
 		return nil
 	}

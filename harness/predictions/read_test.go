@@ -69,6 +69,9 @@ func TestRead(t *testing.T) {
 		{"the third line of a list", "s.json", "[\n{\"id\": \"text\", \"answer\": \"1\"},\n[]]", nil, "s.json:3: expected an object, found an array"},
 		{"nothing but lists", "s.json", "[[]" + strings.Repeat(",[]", 3<<20) + "]", nil, "there are too many problems: the rest was not read"},
 		{"other keys do not count", "s.jsonl", `{"id": "text", "answer": "1", "trajectory": [` + strings.Repeat("[],", 3<<20) + `1]}`, map[string][]candidate.Candidate{"text": {{Text: "1"}}}, ""},
+		{"gzip", "s.jsonl", "\x1f\x8b\x08\x00\n\n", nil, "s.jsonl: file is compressed with gzip (unpack it: gunzip FILE)"},
+		{"UTF-16", "s.json", "\xff\xfe[\x00]\x00", nil, "s.json: file is in UTF-16 (save it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE)"},
+		{"no JSON", "s.jsonl", "id,answer", nil, "s.jsonl:1: invalid JSON at column 1: invalid character 'i'"},
 		{"all of it", "s.jsonl", "{}\n[]\n", nil, "s.jsonl:2: "},
 	}
 	for _, tt := range tests {
