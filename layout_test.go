@@ -53,7 +53,7 @@ func layout() map[string][]string {
 		"compiler/hidden":               {"compiler/document", "compiler/schema"},
 		"compiler/testerfile":           {"compiler/schema", "compiler/paths", "compiler/document", "proxy/domain"},
 		"compiler/schema":               {"compiler/paths", "compiler/document", "proxy/domain"},
-		"compiler/patch":                {},
+		"compiler/patch":                {"compiler/paths"},
 		"compiler/paths":                {},
 		"compiler/document":             {"workspace/foreign"},
 		"runtime":                       {"workspace/foreign", "oci"},

@@ -3,9 +3,11 @@ package compiler
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -107,44 +109,42 @@ func (p *Pack) readManifest() Problems {
 	return c.Problems
 }
 
-// setRoots sets the absolute asset roots. It checks that they are inside the pack and do not
-// overlap, even with symbolic links resolved.
+// setRoots sets and checks the asset roots.
 func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	p.publicRel = cmp.Or(v.Get("public").Text(), defaultPublicRoot)
 	p.evalRel = cmp.Or(v.Get("eval").Text(), defaultEvalRoot)
 	public, _ := paths.Parse(p.publicRel) // the schema's check has passed
 	eval, _ := paths.Parse(p.evalRel)
 	p.PublicRoot, p.EvalRoot = filepath.Join(p.dir, public), filepath.Join(p.dir, eval)
-	if paths.Overlap(paths.Fold(public), paths.Fold(eval)) {
-		c.Errorf(v, "agents would see hidden files", "public root %q and eval root %q overlap", p.publicRel, p.evalRel)
-		return
-	}
-	realPublic := p.checkRoot(c, v, "public", p.PublicRoot)
-	realEval := p.checkRoot(c, v, "eval", p.EvalRoot)
-	if realPublic != "" && realEval != "" && paths.Overlap(realPublic, realEval) {
-		c.Report(v, Problem{
-			Path: "$.asset_roots", Message: "public root and eval root lead to the same directory", Hint: "agents would see hidden files",
-		})
-	}
+	p.checkRoots(c, "asset_roots", map[string]string{"public": public, "eval": eval})
 }
 
-// checkRoot checks that the root is inside the pack, and returns it with symbolic links
-// resolved, or "" if it does not exist.
-func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string) string {
-	wrong := func(message string) {
-		c.Report(v, Problem{Path: "$.asset_roots." + name, Message: message})
-	}
+// checkRoots checks the directories that a key of the manifest names, by their own keys: all are inside the pack, and no
+// two overlap, even with symbolic links resolved.
+func (p *Pack) checkRoots(c *schema.Checker, key string, roots map[string]string) {
+	v, path := p.manifest.Root().Get(key), "$."+key
 	pack, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
-		wrong(err.Error())
-		return ""
+		c.Report(v, Problem{Path: path, Message: err.Error()})
+		return
 	}
-	actual, err := filepath.EvalSymlinks(root)
-	if err != nil {
-		return "" // an error only if a row refers to a file below it
+	names, actual := slices.Sorted(maps.Keys(roots)), map[string]string{} // with symbolic links resolved
+	for i, name := range names {
+		dir := filepath.Join(pack, roots[name])
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil { // it need not exist if no row refers to a file in it
+			dir = resolved
+		}
+		if below, err := filepath.Rel(pack, dir); err != nil || below == "." || !filepath.IsLocal(below) {
+			c.Report(v, Problem{Path: path + "." + name, Message: "directory leads outside the pack"})
+		}
+		for _, other := range names[:i] {
+			if paths.Overlap(paths.Fold(roots[other]), paths.Fold(roots[name])) || paths.Overlap(actual[other], dir) {
+				c.Report(v, Problem{
+					Path: path, Message: fmt.Sprintf("%s root %q and %s root %q overlap, or lead to one directory", other, roots[other], name, roots[name]),
+					Hint: "agents would see hidden files",
+				})
+			}
+		}
+		actual[name] = dir
 	}
-	if actual == pack || !strings.HasPrefix(actual, strings.TrimSuffix(pack, "/")+"/") {
-		wrong("directory leads outside the pack")
-	}
-	return actual
 }

@@ -59,20 +59,13 @@ func securebenchFamilies(families []*Family, roots map[string]string) (all []*Fa
 func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
 	p.ID, p.Version, p.readOnly = root.Get("id").Text(), 2, true
 	p.roots = map[string]string{"public": "assets/", "runtime": "evaluation_inputs/", "host": "hidden/"}
-	roots := root.Get("resource_roots")
-	for key, v := range roots.Fields() {
+	for key, v := range root.Get("resource_roots").Fields() {
 		p.roots[key.Text()] = v.Text()
 	}
-	actual := map[string]string{} // with symbolic links resolved, if it exists
 	for name, dir := range p.roots {
 		p.roots[name], _ = paths.Parse(dir) // the schema's check has passed
-		actual[name] = cmp.Or(p.checkRoot(c, roots, name, path.Join(p.dir, p.roots[name])), name)
 	}
-	for _, pair := range [][2]string{{"public", "runtime"}, {"public", "host"}, {"runtime", "host"}} {
-		if paths.Overlap(paths.Fold(p.roots[pair[0]]), paths.Fold(p.roots[pair[1]])) || paths.Overlap(actual[pair[0]], actual[pair[1]]) {
-			c.Errorf(roots, "agents would see hidden files", "the roots %q and %q overlap", pair[0], pair[1])
-		}
-	}
+	p.checkRoots(c, "resource_roots", p.roots)
 	p.families = securebenchFamilies(p.families, p.roots)
 	p.publicRel, p.evalRel = p.roots["public"], "."
 	p.PublicRoot, p.EvalRoot = path.Join(p.dir, p.publicRel), p.dir

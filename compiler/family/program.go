@@ -228,7 +228,7 @@ func chosen(blocks, wanted []string) string {
 	if i := slices.Index(counts, true); i >= 0 {
 		end = i
 	}
-	all := declares(strings.Join(blocks, "\n"))
+	all := matched(declaration, strings.Join(blocks, "\n"))
 	for i, b := range blocks[:end] {
 		test := func(name string) bool { return strings.HasPrefix(strings.ToLower(name), "test") }
 		names := matched(declaration, b)
@@ -243,7 +243,7 @@ func chosen(blocks, wanted []string) string {
 	}
 	if len(code) > 0 {
 		whole := strings.Join(code, "\n")
-		return withoutImports(whole, declares(whole))
+		return withoutImports(whole, matched(declaration, whole))
 	}
 	if i := slices.IndexFunc(blocks, result.MatchString); i >= 0 {
 		return blocks[i]
@@ -288,20 +288,11 @@ func bound(code string) []string {
 	return append(matched(declaration, code), matched(assignment, code)...)
 }
 
-// declares returns the functions and classes that are declared at the margin.
-func declares(code string) map[string]bool {
-	names := map[string]bool{}
-	for _, name := range matched(declaration, code) {
-		names[name] = true
-	}
-	return names
-}
-
 // withoutImports returns code without imports of names, as if these were in other files.
-func withoutImports(code string, names map[string]bool) string {
+func withoutImports(code string, names []string) string {
 	return imported.ReplaceAllStringFunc(code, func(s string) string {
 		for _, name := range strings.Split(strings.Trim(imported.FindStringSubmatch(s)[1], "()"), ",") {
-			if !strings.HasPrefix(s, "from") || !names[word.FindString(name)] {
+			if !strings.HasPrefix(s, "from") || !slices.Contains(names, word.FindString(name)) {
 				return s
 			}
 		}

@@ -94,7 +94,7 @@ func (p *parser) binary() error {
 		}
 		p.i++
 		for p.i < len(p.lines) && strings.TrimSpace(p.line()) != "" {
-			if !base85(p.line()) {
+			if !base85.MatchString(p.line()) {
 				return p.fail("malformed binary patch")
 			}
 			p.i++
@@ -104,17 +104,6 @@ func (p *parser) binary() error {
 	return nil
 }
 
-// base85 reports whether a line of a binary patch is well-formed: a letter that gives
-// the number of bytes, and groups of five characters.
-func base85(line string) bool {
-	line = strings.TrimSuffix(line, "\r")
-	if len(line) < 6 || (len(line)-1)%5 != 0 {
-		return false
-	}
-	c := line[0]
-	n := int(c) - 'A' + 1
-	if 'a' <= c && c <= 'z' {
-		n = int(c) - 'a' + 27
-	}
-	return n >= 1 && n <= 52 && (len(line)-1)/5 == (n+3)/4 && !strings.ContainsAny(line[1:], " \t\"',./:[\\]")
-}
+// base85 matches a line of a binary patch: a letter that gives the number of bytes, and groups of five characters.
+// None of them is a space, so no program finds the header of a file there.
+var base85 = regexp.MustCompile("^[A-Za-z](?:[0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]{5})+\r?$")

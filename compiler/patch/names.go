@@ -1,12 +1,13 @@
 package patch
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/securebench/sbench/compiler/paths"
 )
 
 // names reads the lines --- and +++, if there are any, sets the paths of the file,
@@ -149,22 +150,18 @@ func unquote(s string) (path, rest string, err error) {
 var quotedPath = regexp.MustCompile(`^"([^"\\]|\\[abtnvfr"\\]|\\[0-3][0-7]{2})*"`)
 
 // CheckPath returns an error if no patch may change the path. A path that may be
-// changed is relative and clean, and has no backslash, control character or invalid
-// UTF-8, and no part that some file system takes for ".git" or "..".
+// changed is clean, satisfies [paths.Parse], and has no part that some file system takes for ".git" or "..".
 func CheckPath(path string) error {
+	clean, err := paths.Parse(path)
 	switch {
-	case path == "":
-		return errors.New("path is empty")
-	case strings.HasPrefix(path, "/"):
-		return fmt.Errorf("path %q is absolute", path)
-	case strings.Contains(path, `\`):
-		return fmt.Errorf("path %q holds a backslash", path)
-	case strings.ContainsFunc(path, func(r rune) bool { return r == unicode.ReplacementChar || unicode.IsControl(r) }):
-		return fmt.Errorf("path %q holds a control character or invalid UTF-8", path)
+	case err != nil:
+		return err
+	case clean != path:
+		return fmt.Errorf("path %q is not clean", path)
 	}
 	for part := range strings.SplitSeq(path, "/") {
 		switch name := plainName(part); {
-		case part == "" || part == "." || part == ".." || name == "":
+		case name == "":
 			return fmt.Errorf("path %q is not clean", path)
 		case name == ".git" || strings.HasPrefix(name, "git~"):
 			return fmt.Errorf("path %q leads into .git", path)

@@ -107,21 +107,8 @@ func Fold(p string) string {
 	if !strings.ContainsFunc(p, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return strings.ToLower(p)
 	}
-	folded := cases.Fold().String(norm.NFD.String(p))
-	return norm.NFC.String(strings.Map(foldRune, folded))
-}
-
-// foldRune returns the same rune for all runes that differ only by case. The full folding, which maps "ß"
-// to "ss", does not: it gives lower case for most scripts and upper case for Cherokee.
-func foldRune(r rune) rune {
-	least := r
-	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-		least = min(least, next)
-	}
-	if 'A' <= least && least <= 'Z' {
-		least += 'a' - 'A'
-	}
-	return least
+	lower := strings.ToLower(norm.NFD.String(p)) // alone, cases.Fold exchanges the two cases of Cherokee
+	return norm.NFC.String(cases.Fold().String(lower))
 }
 
 // IsWorkdir reports whether p is an absolute path that may name a working directory.
