@@ -23,14 +23,17 @@ import (
 
 // A Detail is everything that can be shown of one attempt. Its texts are cut.
 type Detail struct {
-	Message   string    `json:"message,omitempty"`
-	Prompt    Text      `json:"prompt"`
-	Public    []Named   `json:"public,omitempty"` // the task's public values, if there is no prompt
-	Trace     *Trace    `json:"trace,omitempty"`  // nil if there is none
-	Candidate Candidate `json:"candidate"`
-	Read      *Read     `json:"read,omitempty"` // nil unless the candidate is an answer in words
-	Producer  Output    `json:"producer"`
-	Verifier  Output    `json:"verifier"` // its output is in the private part of the record
+	// Record is the record of the last try, as it counts: a pass with a weaker assurance than [Source.Require] demands has
+	// failed.
+	Record    record.Record `json:"-"`
+	Message   string        `json:"message,omitempty"`
+	Prompt    Text          `json:"prompt"`
+	Public    []Named       `json:"public,omitempty"` // the task's public values, if there is no prompt
+	Trace     *Trace        `json:"trace,omitempty"`  // nil if there is none
+	Candidate Candidate     `json:"candidate"`
+	Read      *Read         `json:"read,omitempty"` // nil unless the candidate is an answer in words
+	Producer  Output        `json:"producer"`
+	Verifier  Output        `json:"verifier"` // its output is in the private part of the record
 	// Private says what became of the record's private part: "shown", "withheld" or "missing"; "" if it has none.
 	Private string `json:"private,omitempty"`
 	// Scores are the exact scores of the private part.
@@ -86,8 +89,8 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 		return Detail{}, fmt.Errorf("%s changed while it was read", record.RecordsFile)
 	}
 	share := max(256, most/12)
-	r := reading{root: s.root, rec: rec, most: share, Detail: Detail{
-		Message: cutText(rec.FailureMessage, 2000).Head, Times: rec.Times,
+	r := reading{root: s.root, most: share, Detail: Detail{
+		Record: rec, Message: cutText(rec.FailureMessage, 2000).Head, Times: rec.Times,
 		Producer:  output(rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata, share),
 		Verifier:  output("", "", rec.VerifierMetadata, share),
 		Assurance: string(rec.PassAssurance()), Doubtful: rec.Doubtful(),
@@ -97,6 +100,10 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	if read, ok := rec.VerifierMetadata[verifiers.Read].(string); ok {
 		rule, _ := rec.VerifierMetadata[verifiers.Rule].(string)
 		d.Read = &Read{cutText(read, share), rule}
+	}
+	if a.Status != rec.VerificationStatus {
+		d.Record.VerificationStatus, d.Record.FailurePhase, d.Record.FailureReason, d.Record.FailureMessage = a.Status, a.Phase, a.Reason, a.Message
+		d.Record.Score = new(0.0)
 	}
 	r.private(s.Private)
 	r.candidate(ctx)
@@ -115,20 +122,19 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 type reading struct {
 	Detail          // so far
 	root   *os.Root // of the run
-	rec    record.Record
-	most   int // bytes of a text, roughly
+	most   int      // bytes of a text, roughly
 }
 
 // private adds the private part of a record if the reader asked for it.
 func (r *reading) private(show bool) {
 	switch {
-	case r.rec.PrivateDigest == "":
+	case r.Record.PrivateDigest == "":
 		return
 	case !show:
 		r.Private = "withheld"
 		return
 	}
-	p, err := record.ReadPrivate(r.root, &r.rec)
+	p, err := record.ReadPrivate(r.root, &r.Record)
 	if err != nil {
 		r.Private = "missing"
 		r.Missing = append(r.Missing, "private part: "+err.Error())
@@ -198,24 +204,24 @@ func public(rec record.Record, most int) []Named {
 }
 
 func (r *reading) candidate(ctx context.Context) {
-	if r.rec.CandidateText != nil {
-		r.Candidate.Text, r.Candidate.Code = new(cutText(*r.rec.CandidateText, 2*r.most)), r.rec.Code()
+	if r.Record.CandidateText != nil {
+		r.Candidate.Text, r.Candidate.Code = new(cutText(*r.Record.CandidateText, 2*r.most)), r.Record.Code()
 	}
-	if r.rec.CandidatePatch != nil {
-		r.Candidate.Patch = new(cutText(*r.rec.CandidatePatch, 3*r.most))
+	if r.Record.CandidatePatch != nil {
+		r.Candidate.Patch = new(cutText(*r.Record.CandidatePatch, 3*r.most))
 	}
-	if r.rec.CandidateWorkspace == nil {
+	if r.Record.CandidateWorkspace == nil {
 		return
 	}
-	r.Candidate.Directory = *r.rec.CandidateWorkspace
+	r.Candidate.Directory = *r.Record.CandidateWorkspace
 	var err error
-	if r.Candidate.Files, r.Candidate.More, err = files(r.root, *r.rec.CandidateWorkspace, 2*r.most); err != nil {
+	if r.Candidate.Files, r.Candidate.More, err = files(r.root, *r.Record.CandidateWorkspace, 2*r.most); err != nil {
 		r.Missing = append(r.Missing, "candidate: "+err.Error())
 	}
-	if r.rec.LayerDigest == "" {
+	if r.Record.LayerDigest == "" {
 		return
 	}
-	changed, more, err := changes(ctx, r.root, *r.rec.CandidateWorkspace+layer.Suffix, r.rec.LayerDigest, 2*r.most)
+	changed, more, err := changes(ctx, r.root, *r.Record.CandidateWorkspace+layer.Suffix, r.Record.LayerDigest, 2*r.most)
 	if err != nil {
 		r.Missing = append(r.Missing, "the candidate's changes to the image: "+err.Error())
 	}
@@ -227,9 +233,9 @@ const maxLogs = 16
 
 func (r *reading) logs() {
 	read := r.parser()
-	for i, l := range r.rec.Logs {
+	for i, l := range r.Record.Logs {
 		if i == maxLogs {
-			r.Missing = append(r.Missing, Count(len(r.rec.Logs)-i, "further log"))
+			r.Missing = append(r.Missing, Count(len(r.Record.Logs)-i, "further log"))
 			break
 		}
 		if err := r.log(l, read); err != nil {
@@ -243,13 +249,13 @@ func (r *reading) logs() {
 
 // parser returns the parser of the agent's output. For an unknown agent, it finds no events.
 func (r *reading) parser() func([]byte) ([]harness.Step, bool) {
-	if i := slices.IndexFunc(r.rec.Logs, func(l record.Log) bool { return path.Base(l.Path) == record.AgentFile }); i >= 0 {
-		if cli, ok := descriptor(r.root, r.rec.Logs[i].Path); ok {
+	if i := slices.IndexFunc(r.Record.Logs, func(l record.Log) bool { return path.Base(l.Path) == record.AgentFile }); i >= 0 {
+		if cli, ok := descriptor(r.root, r.Record.Logs[i].Path); ok {
 			return cli.Read
 		}
 	}
-	if r.rec.Agent != nil {
-		if cli, ok := harness.CLIOf(r.rec.Agent.Name); ok {
+	if r.Record.Agent != nil {
+		if cli, ok := harness.CLIOf(r.Record.Agent.Name); ok {
 			return cli.Read
 		}
 	}
@@ -326,18 +332,6 @@ func facts(rec record.Record) [][2]string {
 		list[i] = [2]string{cutText(list[i][0], 80).Head, cutText(list[i][1], 200).Head}
 	}
 	return list[:min(len(list), 60)]
-}
-
-// Record returns the record of the last try of s.Attempts[at], as it counts: a pass with a weaker assurance than
-// [Source.Require] demands has failed.
-func (s *Source) Record(at int) (record.Record, error) {
-	a := s.Attempts[at]
-	rec, err := s.reread(a.Tries[len(a.Tries)-1])
-	if err == nil && a.Status != rec.VerificationStatus {
-		rec.VerificationStatus, rec.FailurePhase, rec.FailureReason, rec.FailureMessage = a.Status, a.Phase, a.Reason, a.Message
-		rec.Score = new(0.0)
-	}
-	return rec, err
 }
 
 // CopyLog copies a log of a record to a new file.

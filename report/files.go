@@ -2,12 +2,11 @@ package report
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"math"
 	"os"
-	"path"
-	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/candidate/layer"
@@ -24,10 +23,9 @@ type File struct {
 }
 
 const (
-	maxFiles   = 200     // listed
-	maxVisited = 2000    // entries visited
-	maxShown   = 8 << 10 // bytes of one file
-	maxDepth   = 12      // nested directories
+	maxFiles = 200     // listed
+	maxShown = 8 << 10 // bytes of one file
+	maxDepth = 12      // nested directories
 )
 
 // files lists a candidate's directory, and reads text files in it, most bytes in total. It follows no links.
@@ -37,75 +35,43 @@ func files(run *os.Root, directory string, most int) (list []File, more bool, er
 		return nil, false, err
 	}
 	defer func() { _ = root.Close() }()
-	w := &walker{root: root, most: most}
-	w.walk(".", 0)
-	return w.list, w.more, nil
-}
-
-type walker struct {
-	root    *os.Root
-	most    int
-	list    []File
-	visited int
-	more    bool
-}
-
-// walk visits a directory in the order of names. It skips unreadable directories.
-func (w *walker) walk(dir string, depth int) {
-	f, err := w.root.Open(dir)
-	if err != nil {
-		return
-	}
-	entries, err := f.ReadDir(maxVisited)
-	w.more = w.more || len(entries) == maxVisited || err != nil && err != io.EOF
-	_ = f.Close() // only read from
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	for _, e := range entries {
-		w.visited++
-		if len(w.list) == maxFiles || w.visited > maxVisited {
-			w.more = true
-			return
+	err = foreign.Walk(root, maxDepth, func(e foreign.Entry) error {
+		if e.Info.IsDir() {
+			return nil
 		}
-		name := path.Join(dir, e.Name())
-		switch {
-		case !e.IsDir():
-			w.add(name)
-		case depth < maxDepth:
-			w.walk(name, depth+1)
-		default:
-			w.more = true
+		if len(list) == maxFiles {
+			return foreign.ErrBig
 		}
+		f := File{Path: cutText(e.Path, 400).Head, Mode: e.Info.Mode().String(), Size: e.Info.Size()}
+		switch mode := e.Info.Mode(); {
+		case mode&fs.ModeSymlink != 0:
+			target, _ := e.Dir.Readlink(e.Name) // "" if it cannot be read
+			f.Link = cutText(target, 400).Head
+		case mode.IsRegular() && f.Size > 0 && most > 0:
+			if f.Text = textIn(e, min(maxShown, most)); f.Text != nil {
+				most -= f.Text.Len()
+			}
+		}
+		list = append(list, f)
+		return nil
+	})
+	if errors.Is(err, foreign.ErrBig) {
+		return list, true, nil
 	}
+	return list, false, err
 }
 
-func (w *walker) add(name string) {
-	info, err := w.root.Lstat(name)
-	if err != nil {
-		return
-	}
-	f := File{Path: name, Mode: info.Mode().String(), Size: info.Size()}
-	switch {
-	case info.Mode()&fs.ModeSymlink != 0:
-		f.Link, _ = w.root.Readlink(name) // "" if it cannot be read
-	case info.Mode().IsRegular() && info.Size() > 0 && w.most > 0:
-		f.Text = w.text(name)
-	}
-	f.Path, f.Link = cutText(f.Path, 400).Head, cutText(f.Link, 400).Head
-	w.list = append(w.list, f)
-}
-
-// text returns nil for a file that cannot be read or is not text.
-func (w *walker) text(name string) *Text {
-	f, err := foreign.Open(w.root, name, math.MaxInt64)
+// textIn returns the text of a file, at most most bytes; nil for a file that cannot be read or is not text.
+func textIn(e foreign.Entry, most int) *Text {
+	f, err := foreign.Open(e.Dir, e.Name, math.MaxInt64)
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = f.Close() }()
-	text, err := ends(f, min(maxShown, w.most))
+	text, err := ends(f, most)
 	if err != nil || strings.ContainsAny(text.Head, "\x00\uFFFD") {
 		return nil
 	}
-	w.most -= text.Len()
 	return &text
 }
 

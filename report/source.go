@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -225,7 +224,7 @@ func summarise(rec record.Record) Attempt {
 	a := Attempt{
 		Task: rec.TaskID, Benchmark: rec.BenchmarkID, Family: rec.TaskType, Category: rec.Category,
 		Number: max(1, rec.Attempt), Status: rec.VerificationStatus, Phase: rec.FailurePhase, Reason: rec.FailureReason,
-		Started: rec.StartedAt, Ended: rec.EndedAt, Producer: cmp.Or(max(0, rec.Times.Producer), max(0, number(rec.ProducerMetadata["wall_seconds"]))), Verifier: max(0, rec.Times.Verifier),
+		Started: rec.StartedAt, Ended: rec.EndedAt, Producer: max(0, rec.Times.Producer), Verifier: max(0, rec.Times.Verifier),
 		Isolation: string(rec.Provenance.Policy.Isolation), Degraded: slices.Concat(rec.Degraded, rec.Provenance.Policy.Degraded), rows: rec.Provenance.Row + rec.Provenance.Evaluation,
 	}
 	if a.Status == record.Passed {
@@ -274,27 +273,24 @@ func Words(words ...string) string {
 // Find returns the index of an attempt, and the number of its task's attempts. The task is an id, or a pattern that only
 // one task matches. Attempt 0 means the first attempt that did not pass, or the first if all passed.
 func (s *Source) Find(task string, attempt int) (at, of int, err error) {
-	var ids []string // of matching tasks
-	indices := map[string][]int{}
+	matches := func(a Attempt) bool { return a.Task == task }
+	if !slices.ContainsFunc(s.Attempts, matches) {
+		matches = func(a Attempt) bool { return compiler.MatchTask(task, a.Task) }
+	}
+	var all []int // indices of the attempts that match
+	ids := map[string]bool{}
 	for i, a := range s.Attempts {
-		if a.Task != task && !compiler.MatchTask(task, a.Task) {
-			continue
+		if matches(a) {
+			all, ids[a.Task] = append(all, i), true
 		}
-		if indices[a.Task] == nil {
-			ids = append(ids, a.Task)
-		}
-		indices[a.Task] = append(indices[a.Task], i)
 	}
-	if indices[task] != nil {
-		ids = []string{task}
-	}
-	switch {
-	case len(ids) == 0:
+	switch len(ids) {
+	case 0:
 		return 0, 0, fmt.Errorf("no attempt of %q is recorded", task)
-	case len(ids) > 1:
-		return 0, 0, fmt.Errorf("%q matches %d tasks: name one, such as %q", task, len(ids), ids[0])
+	case 1:
+	default:
+		return 0, 0, fmt.Errorf("%q matches %d tasks: name one, such as %q", task, len(ids), s.Attempts[all[0]].Task)
 	}
-	all := indices[ids[0]]
 	slices.SortStableFunc(all, func(i, j int) int { return s.Attempts[i].Number - s.Attempts[j].Number })
 	i := slices.IndexFunc(all, func(i int) bool {
 		if attempt > 0 {

@@ -43,14 +43,11 @@ func Inspect(ctx context.Context, w io.Writer, s *report.Source) error {
 	passed, scored, sum, epochs := 0, 0, 0.0, 0
 	samples, ids, usage := []object{}, []string{}, map[string]modelUsage{}
 	for at := range s.Attempts {
-		rec, err := s.Record(at)
-		if err != nil {
-			return err
-		}
 		d, err := s.Detail(ctx, at, maxTexts)
 		if err != nil {
 			return err
 		}
+		rec := d.Record
 		if at == 0 {
 			first = rec
 		}

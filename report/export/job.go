@@ -101,10 +101,7 @@ func (j *job) add(ctx context.Context, dir string, s *report.Source, at int) err
 	if err != nil {
 		return err
 	}
-	rec, err := s.Record(at)
-	if err != nil {
-		return err
-	}
+	rec := d.Record
 	t := trialOf(dir, rec, d.Scores)
 	trialDir := filepath.Join(dir, t.name)
 	j.count(t, rec)

@@ -75,7 +75,7 @@ func (b *bar) open() {
 	b.shown = b.view.New(0, mpb.BarStyle(), mpb.BarWidth(barWidth),
 		// The return is for what the terminal has echoed at the cursor, such as ^C.
 		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return "\r" })),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return *b.text.Load() + seconds(time.Since(began)) })),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return *b.text.Load() + time.Since(began).Round(time.Second).String() })),
 	)
 }
 

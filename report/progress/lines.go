@@ -74,7 +74,7 @@ func doneLine(e run.Event, p pace) string {
 		notes = append(notes, "is tried again")
 	}
 	if left, ok := p.remaining(e.Time); ok {
-		notes = append(notes, "ETA "+seconds(left))
+		notes = append(notes, "ETA "+left.Round(time.Second).String())
 	}
 	line := fmt.Sprintf("[%d/%d] %s", p.done(), p.attempts, report.Words(
 		string(e.Status), report.Visible(e.Task, report.ShownName), report.Visible(e.Reason, report.ShownName), string(e.Assurance), report.Seconds(e.Seconds)))
@@ -115,16 +115,4 @@ func (p pace) remaining(now time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(float64(now.Sub(p.began)) / float64(p.finished) * float64(p.attempts-p.done())), true
-}
-
-// seconds formats a duration roughly. A negative duration counts as zero.
-func seconds(d time.Duration) string {
-	s := max(int64(d/time.Second), 0)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%ds", s)
-	case s < 3600:
-		return fmt.Sprintf("%dm%02ds", s/60, s%60)
-	}
-	return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
 }

@@ -54,7 +54,7 @@ one> second\x1b[2J line
 [3/8] passed one 310 ms (ETA 1m40s)
 [4/8] failed one tests_failed 2:03 min (attempt 2, ETA 1m20s): an assertion\nfailed: \u{202e}1 == 2
 [4/8] error two infrastructure – (is tried again, ETA 1m40s): ` + cut + `
-[5/8] passed two 1.00 s (try 2, ETA 1m00s)
+[5/8] passed two 1.00 s (try 2, ETA 1m0s)
 sbench: waiting for memory: two
 sbench: verifications in progress are completed
 `

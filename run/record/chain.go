@@ -236,8 +236,7 @@ func (s Seal) encode() ([]byte, error) {
 		return nil, err
 	}
 	s.Digest = Digest(body)
-	data, err := json.MarshalIndent(s, "", "  ")
-	return append(data, '\n'), err
+	return indented(s)
 }
 
 func decodeSeal(data []byte) (Seal, error) {

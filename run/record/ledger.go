@@ -76,11 +76,10 @@ func (l *Ledger) create(m Manifest) error {
 			return err
 		}
 	}
-	data, err := json.MarshalIndent(m, "", "  ")
+	data, err := indented(m)
 	if err != nil {
 		return err
 	}
-	data = append(data, '\n')
 	if foreign.Values(data) > MaxManifest || len(data) > MaxSmall {
 		return fmt.Errorf("%s would be too big to be read again: it lists the attempts of the shard; make more shards", ManifestFile)
 	}
@@ -90,6 +89,12 @@ func (l *Ledger) create(m Manifest) error {
 	l.seal = Seal{RunID: m.RunID, Last: Digest(data), Planned: m.Planned}
 	l.file, err = OpenFile(l.root, RecordsFile, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY)
 	return err
+}
+
+// indented returns JSON for files that people read.
+func indented(v any) ([]byte, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	return append(data, '\n'), err
 }
 
 // openNew is open for a directory that may be missing.

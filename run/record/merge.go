@@ -344,11 +344,10 @@ func (m *merger) write(ctx context.Context, output string) error {
 		}
 	}
 	manifest := m.manifest()
-	data, err := json.MarshalIndent(manifest, "", "  ")
+	data, err := indented(manifest)
 	if err != nil {
 		return err
 	}
-	data = append(data, '\n')
 	l.seal = Seal{RunID: manifest.RunID, Last: Digest(data), At: last, Planned: manifest.Planned}
 	for _, name := range []string{SealFile, SignatureFile} { // of an earlier merge
 		if err := l.root.RemoveAll(name); err != nil {

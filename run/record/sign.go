@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -74,11 +73,10 @@ func (k *Key) sign(payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := json.MarshalIndent(envelope{
+	return indented(envelope{
 		PayloadType: payloadType, Payload: payload,
 		Signatures: []signature{{fmt.Sprintf("%x", sha256.Sum256(public)), ed25519.Sign(k.private, authenticated(payload))}},
-	}, "", "  ")
-	return append(data, '\n'), err
+	})
 }
 
 // authenticated returns what DSSE signs, its pre-authentication encoding of the payload.

@@ -154,9 +154,12 @@ func (v *verifier) record(n int, r Record) {
 		v.workspace(n, *r.CandidateWorkspace, r)
 	}
 	for _, l := range r.Logs {
-		v.log(n, l)
+		v.file(n, "log", l.Path, l.Bytes, l.Digest)
 	}
-	v.private(n, &r)
+	if r.PrivateDigest != "" && !v.public {
+		v.named[r.PrivateFile()] = true
+		v.file(n, "private part", r.PrivateFile(), maxLine, r.PrivateDigest)
+	}
 	key := egressKey{r.TaskID, r.Attempt, r.Try}
 	if before, twice := v.claimed[key]; twice {
 		v.wrong(RecordsFile, n, "line %d has the same try of this attempt", before.line)
@@ -200,29 +203,16 @@ func (v *verifier) digest(f *os.File, err error) (string, error) {
 	return digest, errors.Join(err, f.Close())
 }
 
-func (v *verifier) log(n int, l Log) {
-	digest, err := v.digest(foreign.Open(v.root, l.Path, l.Bytes))
+// file compares a file that line n names with its digest.
+func (v *verifier) file(n int, what, name string, most int64, want string) {
+	digest, err := v.digest(foreign.Open(v.root, name, most))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		v.wrong(l.Path, 0, "the log of line %d is missing", n)
+		v.wrong(name, 0, "the %s of line %d is missing", what, n)
 	case err != nil:
-		v.wrong(l.Path, 0, "the log of line %d: %v", n, err)
-	case digest != l.Digest:
-		v.wrong(l.Path, 0, "the log is not what line %d recorded", n)
-	}
-}
-
-func (v *verifier) private(n int, r *Record) {
-	name := r.PrivateFile()
-	if r.PrivateDigest == "" || v.public {
-		return
-	}
-	v.named[name] = true
-	switch digest, err := v.digest(foreign.Open(v.root, name, maxLine)); {
-	case err != nil:
-		v.wrong(name, 0, "the private part of line %d: %v", n, err)
-	case digest != r.PrivateDigest:
-		v.wrong(name, 0, "the private part is not what line %d recorded", n)
+		v.wrong(name, 0, "the %s of line %d: %v", what, n, err)
+	case digest != want:
+		v.wrong(name, 0, "the %s is not what line %d recorded", what, n)
 	}
 }
 
