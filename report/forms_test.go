@@ -41,6 +41,7 @@ func TestCSV(t *testing.T) {
 	for _, s := range starts {
 		records = append(records, map[string]any{"task_id": s + evil, "category": s, "verification_status": "failed", "failure_reason": s, "failure_message": s + evil})
 	}
+	records = append(records, map[string]any{"task_id": "passed", "verification_status": "passed", "assurance": evil})
 	s := planned(t, 0, records...)
 	var out bytes.Buffer
 	must.Do(t, export.CSV(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
@@ -49,7 +50,7 @@ func TestCSV(t *testing.T) {
 		in.Comma, in.LazyQuotes, in.FieldsPerRecord = comma, comma == ';', -1
 		rows, err := in.ReadAll()
 		must.Do(t, err)
-		if len(rows) != len(starts)+1 {
+		if len(rows) != len(records)+1 {
 			t.Fatalf("%d rows with %q", len(rows), comma)
 		}
 		for _, row := range rows {

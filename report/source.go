@@ -254,7 +254,7 @@ func summarise(rec record.Record) Attempt {
 	if rec.Agent != nil {
 		a.Agent = Words(rec.Agent.Name, rec.Agent.Version, rec.Agent.Model)
 	}
-	for _, name := range []*string{&a.Task, &a.Benchmark, &a.Family, &a.Category, &a.Phase, &a.Reason, &a.Message, &a.Agent, &a.Isolation} {
+	for _, name := range []*string{&a.Task, &a.Benchmark, &a.Family, &a.Category, &a.Phase, &a.Reason, &a.Message, &a.Agent, &a.Isolation, &a.Assurance, &a.Judge} {
 		*name = strings.Clone(cutText(*name, maxName).Head)
 	}
 	return a

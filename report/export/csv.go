@@ -46,7 +46,7 @@ func CSV(w io.Writer, r report.Report, sources []*report.Source) error {
 					tokens[i] = strconv.FormatInt(n, 10)
 				}
 			}
-			_ = out.Write(append(append(line, tokens...), decimal(a.Cost), decimal(float64(a.PeakMemory)), a.Assurance, strconv.FormatBool(a.Doubtful), strconv.FormatBool(a.Uncalibrated), strconv.FormatBool(a.AfterTimeout)))
+			_ = out.Write(append(append(line, tokens...), decimal(a.Cost), decimal(float64(a.PeakMemory)), harmlessCell(a.Assurance), strconv.FormatBool(a.Doubtful), strconv.FormatBool(a.Uncalibrated), strconv.FormatBool(a.AfterTimeout)))
 		}
 	}
 	out.Flush()

@@ -88,7 +88,7 @@ func junitOf(r report.Run, s *report.Source) junitSuite {
 		}
 		cause := &junitCause{report.Visible(a.Reason, junitText), report.Visible(a.Message, junitText)}
 		if a.Assurance != "" {
-			test.Properties = append(test.Properties, junitProperty{"assurance", a.Assurance})
+			test.Properties = append(test.Properties, junitProperty{"assurance", report.Visible(a.Assurance, junitText)})
 		}
 		for _, p := range []struct {
 			name string
