@@ -19,7 +19,7 @@ import (
 
 // FuzzDecide: an allowed host is the name or below it, also for other parsers.
 func FuzzDecide(f *testing.F) {
-	for _, seed := range []string{"allowed.test", "A.allowed.test.", "allowed.test\x00.evil.test", "127.1", "[::1]", "0x7f.1", "evil.test", "xallowed.test"} {
+	for _, seed := range []string{"allowed.test", "A.allowed.test.", "allowed.test\x00.evil.test", "127.1", "[::1]", "0x7f.1", "evil.test", "xallowed.test", "test", "allowed.test.evil.test", "allowed.test"} {
 		f.Add(seed, "443")
 	}
 	policy := proxy.Allowlist{Domains: domains(f, "allowed.test")}

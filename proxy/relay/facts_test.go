@@ -259,28 +259,22 @@ func TestManyAnswers(t *testing.T) {
 	}
 }
 
-// TestFactsAreCopies: facts that were returned do not change.
-func TestFactsAreCopies(t *testing.T) {
+// TestFactsAreBounded: only the last statuses are kept, and facts that were returned do not change.
+func TestFactsAreBounded(t *testing.T) {
 	up := newAnswers(t)
 	r := newRig(t, relay.OpenAI, up.url, nil)
-	text(t, r.post(responsesPath, `{"model":"m","tools":[{"type":"mcp"}]}`))
+	const hosted = `{"model":"m","tools":[{"type":"mcp"}]}`
+	text(t, r.post(responsesPath, hosted))
 	before := r.relay.Facts()
 	want := fmt.Sprintf("%+v", before)
-	text(t, r.post(responsesPath, `{"model":"m","tools":[{"type":"mcp"}]}`))
+	for range 40 {
+		text(t, r.post(responsesPath, hosted))
+	}
+	if f := r.relay.Facts(); len(f.Statuses) != 16 || f.Sent != 41 {
+		t.Errorf("facts %+v", f)
+	}
 	if got := fmt.Sprintf("%+v", before); got != want {
 		t.Errorf("facts changed: %s", got)
-	}
-}
-
-// TestStatusesAreBounded: only the last statuses are kept.
-func TestStatusesAreBounded(t *testing.T) {
-	up := newAnswers(t)
-	r := newRig(t, relay.OpenAI, up.url, nil)
-	for range 40 {
-		text(t, r.post(responsesPath, `{"model":"m"}`))
-	}
-	if f := r.relay.Facts(); len(f.Statuses) != 16 || f.Sent != 40 {
-		t.Errorf("facts %+v", f)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -204,56 +203,6 @@ func TestAgentLeaves(t *testing.T) {
 		}
 		if head && f.Usage != (proxy.Usage{Input: 10, Output: 7000, Estimated: true}) {
 			t.Errorf("usage %+v", f.Usage)
-		}
-	}
-}
-
-// TestCloseEndsRequests: Close ends requests in any state.
-func TestCloseEndsRequests(t *testing.T) {
-	for _, head := range []bool{false, true} {
-		url, began, ended := stuck(t, head)
-		r := newRig(t, relay.Anthropic, url, nil)
-		const n = 10
-		got := make(chan error, n)
-		for range n {
-			go func() {
-				resp, err := http.Post(r.url+messagesPath, "application/json", strings.NewReader(`{"model":"m","stream":true}`))
-				if err == nil {
-					_, err = io.ReadAll(resp.Body)
-					_ = resp.Body.Close()
-				}
-				got <- err
-			}()
-		}
-		for range n {
-			await(t, "a request at the provider", began)
-		}
-		start := time.Now()
-		entries := r.entries() // closes
-		if d := time.Since(start); d > 5*time.Second {
-			t.Errorf("closing took %v", d)
-		}
-		for range n {
-			if err := <-got; err == nil {
-				t.Error("an agent took the end of the relay for the end of the answer")
-			}
-		}
-		for range n {
-			await(t, "the end of the request at the provider", ended)
-		}
-		if len(entries) != n || entries[0].Reason != "relay_closed" {
-			t.Errorf("%d lines, %+v", len(entries), entries)
-		}
-		if f := r.relay.Facts(); f.Left != n || f.ProviderFailed() {
-			t.Errorf("facts %+v", f)
-		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must.Do(t, err)
-		if err := r.relay.Serve(l); !errors.Is(err, relay.ErrClosed) {
-			t.Errorf("serve on a closed relay: %v", err)
-		}
-		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("the listener was left open: %v", err)
 		}
 	}
 }
