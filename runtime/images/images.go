@@ -206,15 +206,13 @@ func (s *Store) prepare(ctx context.Context, img client.Image) (runtime.Image, e
 	}, nil
 }
 
-// Import reads an OCI or Docker archive and returns its images. They get the names that the archive gives them. If as is
-// not empty, the archive must contain exactly one image, which gets that name alone.
+// Import reads an OCI or Docker archive and returns its images. They get the names that the archive gives them, in full
+// form. If as is not empty, the archive must contain exactly one image, which gets that name alone.
 func (s *Store) Import(ctx context.Context, from io.Reader, as string) ([]runtime.Image, error) {
 	if as != "" {
-		name, err := Normalize(as)
-		if err != nil {
+		if _, err := Normalize(as); err != nil {
 			return nil, err
 		}
-		as = name
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, daemon.BulkTimeout, fmt.Errorf("no image within %s", daemon.BulkTimeout))
 	defer cancel()
@@ -230,7 +228,10 @@ func (s *Store) Import(ctx context.Context, from io.Reader, as string) ([]runtim
 		}
 		for _, target := range found {
 			name := cmp.Or(as, target.Annotations[images.AnnotationImageName], target.Annotations[ocispec.AnnotationRefName])
-			if name != "" && err == nil {
+			if name == "" || err != nil {
+				continue
+			}
+			if name, err = Normalize(name); err == nil {
 				names = append(names, name)
 				err = s.put(ctx, images.Image{Name: name, Target: target})
 			}

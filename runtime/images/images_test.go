@@ -229,6 +229,7 @@ func TestImport(t *testing.T) {
 		{"docker renamed", docker, "archive.test/renamed:2", "archive.test/renamed:2", false},
 		{"oci named by option", ociArchive(t, "", img), "archive.test/oci:1", "archive.test/oci:1", true},
 		{"oci named by itself", ociArchive(t, "archive.test/self:1", img), "", "archive.test/self:1", true},
+		{"oci named without a domain", ociArchive(t, "short:1", img), "", "docker.io/library/short:1", true},
 		{"oci renamed", ociArchive(t, "archive.test/self:1", img), "archive.test/other:1", "archive.test/other:1", true},
 	}
 	for _, tt := range tests {
@@ -295,15 +296,18 @@ func TestTag(t *testing.T) {
 	must.Is(t, err, sbruntime.ErrNotFound) // tag of nothing
 }
 
-// ociArchive returns the path of a tar archive of an image layout.
+// ociArchive returns the path of a tar archive of an image layout. It names the images as containerd does or, by a
+// ref without a domain, as skopeo does.
 func ociArchive(t *testing.T, ref string, all ...v1.Image) string {
 	t.Helper()
 	dir := t.TempDir()
 	p, err := layout.Write(dir, empty.Index)
 	must.Do(t, err)
 	var opts []layout.Option
-	if ref != "" {
+	if strings.Contains(ref, "/") {
 		opts = append(opts, layout.WithAnnotations(map[string]string{"io.containerd.image.name": ref}))
+	} else if ref != "" {
+		opts = append(opts, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": ref}))
 	}
 	for _, img := range all {
 		must.Do(t, p.AppendImage(img, opts...))

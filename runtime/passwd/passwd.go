@@ -42,10 +42,10 @@ func Lookup(root, name string) (User, error) {
 	known := false
 	for _, p := range passwd {
 		id, ok := parseID(p[2])
-		if !ok || (p[0] != who && !(numeric && id == uid)) {
+		gid, gidOK := parseID(p[3])
+		if !ok || !gidOK || (p[0] != who && !(numeric && id == uid)) {
 			continue
 		}
-		gid, _ := parseID(p[3])
 		u.UID, u.GID, u.Home, known = id, gid, cmp.Or(p[5], "/"), true
 		who = p[0]
 		break
