@@ -128,7 +128,7 @@ func sayAll[T any](a *app, what string, list []T) {
 
 // options returns the runtime's options from the flags, else from the tester file t, which may be nil.
 func (a *app) options(t *testerfile.File) host.Options {
-	o := host.Options{Flags: a.flags.Flags, Logger: a.logger(), IsShim: true}
+	o := host.Options{Flags: a.flags.Flags, Logger: a.logger()}
 	if t != nil {
 		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)
 		o.OCIRuntime, o.Isolation = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime), cmp.Or(o.Isolation, t.Runtime.Isolation)

@@ -54,8 +54,6 @@ const (
 type Options struct {
 	Flags
 	Snapshotter string // "" means "overlayfs"
-	// IsShim says that this program is the shim, too, when it is executed by the name shim.Program.
-	IsShim bool
 	// AllowSeccomp and AllowNetlink permit sandboxes system calls that take memory which no
 	// limit bounds; see OwnFilters and Netlink of oci.Config.
 	AllowSeccomp, AllowNetlink bool

@@ -5,16 +5,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/shim"
 )
 
-// findShim returns the path of sbench's shim: beside this program, in PATH, or this program if it can
-// be the shim, by a link of the shim's name. A daemon in another mount namespace, such as a Kubernetes
+// findShim returns the path of sbench's shim, which may be a link of the shim's name to this program. A daemon in another mount namespace, such as a Kubernetes
 // node's, gets a copy in a directory that it shares.
 func (k *kinds) findShim() (string, error) {
-	path, err := lookShim(k.opts)
+	path, err := shim.Look()
 	if err != nil || !k.conn.Inherited.Apart && filepath.Base(path) == shim.Program {
 		return path, err
 	}
@@ -36,15 +34,4 @@ func (k *kinds) findShim() (string, error) {
 		return "", fmt.Errorf("give the shim its name: %w", err)
 	}
 	return named, nil
-}
-
-func lookShim(opts Options) (string, error) {
-	path, err := shim.Look()
-	switch {
-	case err == nil:
-		return path, nil
-	case opts.IsShim:
-		return os.Executable()
-	}
-	return "", fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 }

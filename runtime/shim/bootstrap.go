@@ -50,19 +50,19 @@ const (
 	Runtime = "io.containerd.sbench.v1"
 )
 
-// Look returns the absolute path of the program: beside the running one or in PATH.
+// Look returns the absolute path of the program: beside the running one, in PATH, or the running one itself, which
+// is the shim, too, when it is executed by the name [Program].
 func Look() (string, error) {
-	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), Program)
-		if path, err := exec.LookPath(beside); err == nil {
-			return path, nil
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{filepath.Join(filepath.Dir(self), Program), Program} {
+		if path, err := exec.LookPath(name); err == nil {
+			return filepath.Abs(path)
 		}
 	}
-	path, err := exec.LookPath(Program)
-	if err != nil {
-		return "", fmt.Errorf("%s is neither beside sbench nor in PATH: install it beside sbench", Program)
-	}
-	return filepath.Abs(path)
+	return self, nil
 }
 
 // A Call is an execution of the program by containerd.
