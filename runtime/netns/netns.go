@@ -24,8 +24,7 @@ type Options struct {
 	// Redirect sends TCP connections to any port of any address in 198.18.0.0/15 to a socket of
 	// this process. It needs nftables.
 	Redirect bool
-	// Namespace, if not nil, is used instead of a new namespace. Nothing may have been
-	// configured in it yet. The caller still closes it.
+	// Namespace, if not nil, is used instead of a new namespace. The caller still closes it.
 	Namespace *os.File
 }
 
@@ -54,25 +53,7 @@ func New(o Options) (*Namespace, error) {
 
 // Join opens further sockets in the namespace. Closing the result closes only these.
 func (n *Namespace) Join(tcp, udp []string) (*Namespace, error) {
-	own := &Namespace{}
-	err := thread.Run(func() (err error) {
-		if err := enter(n.file); err != nil {
-			return err
-		}
-		if own.file, err = openOwn(); err != nil {
-			return err
-		}
-		return own.listen(Options{TCP: tcp, UDP: udp})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("network namespace: %w", errors.Join(err, own.Close()))
-	}
-	return own, nil
-}
-
-// openOwn opens the namespace of the calling thread.
-func openOwn() (*os.File, error) {
-	return os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+	return New(Options{TCP: tcp, UDP: udp, Namespace: n.file})
 }
 
 // make moves the calling thread into the namespace and opens the sockets there: a socket
@@ -82,7 +63,7 @@ func (n *Namespace) make(o Options) error {
 		return err
 	}
 	var err error
-	if n.file, err = openOwn(); err != nil {
+	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err != nil {
 		return err
 	}
 	if err := loopbackUp(); err != nil {
