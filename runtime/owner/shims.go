@@ -14,17 +14,20 @@ import (
 	"github.com/securebench/sbench/runtime/shim"
 )
 
-// reapShims kills the servers of the run's shim that the daemon does not know, and removes their sockets.
-// The daemon starts a server before it records it, so a client killed in between leaves one behind.
+// reapShims kills the processes of the run's shim, and removes the bundles in which they work, and the sockets. The
+// daemon starts a server before it records it, so a client killed in between leaves one behind. A daemon whose action
+// "delete" is killed leaves the bundle. The OCI runtimes for which a shim waits end with it (PR_SET_PDEATHSIG).
 func (r *Registry) reapShims(run string) error {
 	pids, err := proc.All()
-	if err != nil {
-		return err
-	}
-	var errs []error
+	errs := []error{err}
 	for _, pid := range pids {
-		if r.isShim(pid, run) {
-			errs = append(errs, r.reapShim(pid, run))
+		if !r.isShim(pid, run) {
+			continue
+		}
+		bundle, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)) // it may have ended
+		errs = append(errs, proc.SignalAll([]int{pid}, 0, unix.SIGKILL, func(pid int) bool { return r.isShim(pid, run) }))
+		if strings.HasPrefix(filepath.Base(bundle), run+"-") {
+			errs = append(errs, os.RemoveAll(bundle))
 		}
 	}
 	return errors.Join(append(errs, r.reapSockets(run))...)
@@ -76,31 +79,4 @@ func sameFile(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
 	return errX == nil && errY == nil && os.SameFile(x, y)
-}
-
-func (r *Registry) reapShim(pid int, run string) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return nil // gone
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if !r.isShim(pid, run) { // again, now that the pidfd keeps the pid from being reused
-		return nil
-	}
-	bundle, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)) // a shim's working directory is its bundle
-	if err != nil {
-		return nil
-	}
-	// The OCI runtimes for which it waits are in the process group that it leads, or get a
-	// signal when it dies (PR_SET_PDEATHSIG).
-	if group, err := unix.Getpgid(pid); err == nil && group == pid {
-		_ = unix.Kill(-pid, unix.SIGKILL) // if it fails, it is gone or the next line says why
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("shim %d: %w", pid, err)
-	}
-	if !strings.HasPrefix(filepath.Base(bundle), run+"-") {
-		return nil
-	}
-	return os.RemoveAll(bundle)
 }
