@@ -121,12 +121,6 @@ func (h Hierarchies) Bounds() bool {
 	return slices.Contains(have, "memory") && slices.Contains(have, "pids")
 }
 
-// CountsSocketsApart reports whether the kernel accounts socket memory separately, so that
-// it needs its own limit; see [Group.LimitSockets].
-func (h Hierarchies) CountsSocketsApart() bool {
-	return h.Mode() != V2 && exists(h.byController["memory"], "memory.kmem.tcp.limit_in_bytes")
-}
-
 func exists(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, name))
 	return err == nil
@@ -263,28 +257,14 @@ func within(path, top string) bool {
 // have ended or ctx is done. If some remain after two passes, it freezes the group before
 // signalling: the group may fork faster than it is killed.
 func (g *Group) KillAll(ctx context.Context, spare int) error {
-	for pass := 0; ; pass++ {
-		pids, err := g.Pids()
-		if err != nil {
-			return err
-		}
-		pids = slices.DeleteFunc(pids, func(p int) bool { return p == spare })
-		if len(pids) == 0 {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("cgroup %s: %d processes survive: %w", g.path, len(pids), context.Cause(ctx))
-		}
+	return proc.KillAll(ctx, spare, g.Pids, func(pass int, _ []int) error {
 		frozen := pass >= 2 && g.freeze(true) == nil
-		err = g.Signal(unix.SIGKILL, spare)
+		err := g.Signal(unix.SIGKILL, spare)
 		if frozen { // version 1 delivers the signal only when the group is thawed
 			err = errors.Join(err, g.freeze(false))
 		}
-		if err != nil {
-			return err
-		}
-		time.Sleep(time.Millisecond << min(pass, 5))
-	}
+		return err
+	})
 }
 
 // Freeze suspends the group's processes and returns once none runs, or resumes them.

@@ -64,10 +64,13 @@ func atMost(quota []string, cpus float64) bool {
 }
 
 // LimitSockets limits the memory of the group's TCP and UDP sockets to bytes, and reads the
-// limit back. Only version 1 has this limit (memory.kmem.tcp.limit_in_bytes in memory.rst),
-// and current OCI runtimes do not set it; version 2 counts that memory with the rest.
+// limit back, if the kernel accounts for that memory separately. Only version 1 does
+// (memory.kmem.tcp.limit_in_bytes in memory.rst), and current OCI runtimes do not set the limit.
 func (g *Group) LimitSockets(bytes int64) error {
 	const name = "memory.kmem.tcp.limit_in_bytes"
+	if g.h.Mode() == V2 || !exists(g.h.byController["memory"], name) {
+		return nil
+	}
 	if err := os.WriteFile(g.file("memory", name), strconv.AppendInt(nil, bytes, 10), 0); err != nil {
 		return fmt.Errorf("limit the memory of sockets: %w", err)
 	}

@@ -172,10 +172,7 @@ func (e *Enforcer) Prepare(group Group, want runtime.Limits) error {
 	if slices.Contains(degraded, "cpu") {
 		want.CPUs = 0
 	}
-	if err := errors.Join(g.CountOOMs(), g.Verify(want, !slices.Contains(degraded, "swap"))); err != nil || !e.cgroups.CountsSocketsApart() {
-		return err
-	}
-	return g.LimitSockets(min(want.Memory, maxSocketBytes))
+	return errors.Join(g.CountOOMs(), g.Verify(want, !slices.Contains(degraded, "swap")), g.LimitSockets(min(want.Memory, maxSocketBytes)))
 }
 
 // dataBound returns how many bytes a process of a watched sandbox may map. That is not the sandbox's memory

@@ -5,6 +5,7 @@ package proc
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -213,6 +215,28 @@ func SignalAll(pids []int, spare int, sig unix.Signal, still func(pid int) bool)
 		}
 	}
 	return nil
+}
+
+// KillAll calls kill with the processes that pids returns, except spare (0 spares none), until there are none.
+// It fails if some are left when ctx is done. pass counts the calls.
+func KillAll(ctx context.Context, spare int, pids func() ([]int, error), kill func(pass int, left []int) error) error {
+	for pass := 0; ; pass++ {
+		left, err := pids()
+		if err != nil {
+			return err
+		}
+		left = slices.DeleteFunc(left, func(p int) bool { return p == spare })
+		if len(left) == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%d processes survive: %w", len(left), context.Cause(ctx))
+		}
+		if err := kill(pass, left); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond << min(pass, 5))
+	}
 }
 
 // Listener returns the process that listens on the UNIX socket at address (unix(7),

@@ -305,13 +305,7 @@ func (f *FS) makeInnermost(dest string, dir bool) error {
 	return makeMountPoint(outer.Source, inner, dir)
 }
 
-// makePoint makes a mount point in a tree that has the sandbox's ids. It first tries without
-// becoming the sandbox's root, which saves a thread and suffices if the mount point exists,
-// as most do.
+// makePoint makes a mount point in a tree that has the sandbox's ids.
 func (f *FS) makePoint(root, dest string, dir bool) error {
-	err := makeMountPoint(root, dest, dir)
-	if f.IDs == nil || !errors.Is(err, unix.EOVERFLOW) {
-		return err
-	}
 	return f.shifter.inside(func() error { return makeMountPoint(root, dest, dir) })
 }

@@ -1,6 +1,7 @@
 package rootless
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,9 @@ import (
 // exitForbidden is the holder's exit code if the kernel denies it an operation although it
 // is root in its user namespace.
 const exitForbidden = 77
+
+// killTimeout bounds the wait for the end of killed processes.
+const killTimeout = 30 * time.Second
 
 // runHolder is the main function of the holder. It returns an exit code.
 func runHolder(stage string) int {
@@ -86,27 +90,18 @@ func holdNamespaces(state string) error {
 // killRest kills every other process in this user namespace and those below it: the daemon,
 // shims and sandboxes of killed sbench processes.
 func killRest() error {
-	for pass := 0; pass < 1000; pass++ {
-		pids, err := inhabitants()
-		if err != nil || len(pids) == 0 {
-			return err
-		}
-		for _, pid := range pids {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("kill %d: %w", pid, err)
-			}
-		}
-		time.Sleep(time.Millisecond << min(pass, 5))
-	}
-	return errors.New("processes in the namespaces do not end")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), killTimeout, errors.New("processes in the namespaces do not end"))
+	defer cancel()
+	return proc.KillAll(ctx, os.Getpid(), inhabitants, func(_ int, left []int) error {
+		return proc.SignalAll(left, 0, unix.SIGKILL, func(pid int) bool { return userns.Below(pid) >= 0 })
+	})
 }
 
-// inhabitants returns the living processes in this user namespace and those below it, except
-// this process.
+// inhabitants returns the living processes in this user namespace and those below it.
 func inhabitants() ([]int, error) {
 	if userns.Below(os.Getpid()) != 0 { // it would find nobody
 		return nil, errors.New("the user namespaces of processes cannot be read")
 	}
 	pids, err := proc.All()
-	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !proc.Alive(pid) || userns.Below(pid) < 0 }), err
+	return slices.DeleteFunc(pids, func(pid int) bool { return !proc.Alive(pid) || userns.Below(pid) < 0 }), err
 }

@@ -307,27 +307,15 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 	if err := proc.SignalAll([]int{first}, spare, unix.SIGKILL, g.has); err != nil {
 		return err
 	}
-	empty := 0
-	for pass := 0; ; pass++ {
-		pids, err := g.Pids()
-		if err != nil {
-			return err
-		}
-		pids = slices.DeleteFunc(pids, func(p int) bool { return p == spare })
-		if len(pids) == 0 {
-			// The first process is gone only after all the others are (pid_namespaces(7)).
-			if empty++; empty == emptyPasses || first == 0 || !proc.Alive(first) {
-				return nil
+	left := func() (pids []int, err error) {
+		for pass := 0; pass < emptyPasses && len(pids) == 0 && err == nil; pass++ {
+			pids, err = g.Pids()
+			pids = slices.DeleteFunc(pids, func(p int) bool { return p == spare })
+			if first == 0 || !proc.Alive(first) { // the first process is gone only after all the others are (pid_namespaces(7))
+				break
 			}
-			continue
 		}
-		empty = 0
-		if ctx.Err() != nil {
-			return fmt.Errorf("%d processes survive: %w", len(pids), context.Cause(ctx))
-		}
-		if err := g.Signal(unix.SIGKILL, spare); err != nil {
-			return err
-		}
-		time.Sleep(time.Millisecond << min(pass, 5))
+		return pids, err
 	}
+	return proc.KillAll(ctx, spare, left, func(_ int, left []int) error { return proc.SignalAll(left, 0, unix.SIGKILL, g.has) })
 }
