@@ -224,7 +224,7 @@ func summarise(rec record.Record) Attempt {
 	a := Attempt{
 		Task: rec.TaskID, Benchmark: rec.BenchmarkID, Family: rec.TaskType, Category: rec.Category,
 		Number: max(1, rec.Attempt), Status: rec.VerificationStatus, Phase: rec.FailurePhase, Reason: rec.FailureReason,
-		Started: rec.StartedAt, Ended: rec.EndedAt, Producer: max(0, rec.Times.Producer), Verifier: max(0, rec.Times.Verifier),
+		Started: rec.StartedAt, Ended: rec.EndedAt, Producer: amount(rec.Times.Producer), Verifier: amount(rec.Times.Verifier),
 		Isolation: string(rec.Provenance.Policy.Isolation), Degraded: slices.Concat(rec.Degraded, rec.Provenance.Policy.Degraded), rows: rec.Provenance.Row + rec.Provenance.Evaluation,
 	}
 	if a.Status == record.Passed {
@@ -244,11 +244,12 @@ func summarise(rec record.Record) Attempt {
 	a.Assurance, a.Doubtful = string(rec.PassAssurance()), rec.Doubtful()
 	a.Uncalibrated, a.AfterTimeout = rec.Uncalibrated(), rec.AfterTimeout()
 	if usage, ok := rec.ProducerMetadata["usage"].(map[string]any); ok {
-		a.PeakMemory = int64(min(max(0, number(usage["peak_memory_bytes"])), 1<<60))
+		peak, _ := usage["peak_memory_bytes"].(float64)
+		a.PeakMemory = int64(amount(peak))
 	}
 	if rec.Egress != nil && rec.Egress.Relay != nil {
 		u := rec.Egress.Relay.Usage
-		a.Cost = max(0, rec.Egress.Relay.CostUSD)
+		a.Cost = amount(rec.Egress.Relay.CostUSD)
 		a.Tokens = &proxy.Usage{Input: max(0, u.Input), Cached: max(0, u.Cached), Output: max(0, u.Output), Reasoning: max(0, u.Reasoning), Estimated: u.Estimated}
 	}
 	if rec.Agent != nil {
@@ -260,10 +261,8 @@ func summarise(rec record.Record) Attempt {
 	return a
 }
 
-func number(v any) float64 {
-	f, _ := v.(float64)
-	return f
-}
+// amount bounds a number of somebody else's records, so that sums of them are numbers, too.
+func amount(v float64) float64 { return min(max(0, v), 1<<60) }
 
 // Words joins words by spaces, without the empty ones.
 func Words(words ...string) string {

@@ -54,7 +54,7 @@ func newHistogram(m report.Measure, attempts []report.Attempt) (histogram, bool)
 	}
 	at := func(v float64) float64 { return (v - d.Min) / (d.Max - d.Min) } // from 0 to 1
 	if h.Logarithmic {
-		at = func(v float64) float64 { return math.Log(v/d.Min) / math.Log(d.Max/d.Min) }
+		at = func(v float64) float64 { return (math.Log(v) - math.Log(d.Min)) / (math.Log(d.Max) - math.Log(d.Min)) }
 	}
 	h.MedianAt, h.HighAt = at(d.P50), at(d.P90)
 	h.Bars = bars(attempts, m.Of, at)

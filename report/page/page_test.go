@@ -1,6 +1,8 @@
 package page_test
 
 import (
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,6 +83,23 @@ func TestLittle(t *testing.T) {
 			t.Errorf("%q has no %q", view, has)
 		}
 	}
+}
+
+// TestImpossible: numbers that no run has, in somebody else's records, are numbers of a report.
+func TestImpossible(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "a", "verification_status": "passed", "times": {"producer": 1e308, "verifier": 1e308}, "egress": {"relay": {"cost_usd": 1e308}}}
+{"task_id": "b", "verification_status": "passed", "times": {"producer": 1e308, "verifier": 1e-308}, "egress": {"relay": {"cost_usd": 1e308}}}
+{"task_id": "c", "verification_status": "passed", "times": {"producer": 1e-308, "verifier": 1}}
+`), 0o644))
+	s, err := report.Open(t.Context(), dir)
+	must.Do(t, err)
+	defer func() { must.Do(t, s.Close()) }()
+	r := report.Summarize([]*report.Source{s})
+	if _, err := json.Marshal(r); err != nil {
+		t.Error(err)
+	}
+	must.Do(t, page.Page{Report: r, Sources: []*report.Source{s}}.Write(t.Context(), io.Discard))
 }
 
 func one() example { return example{RunID: "workbench-mini", Copies: 12, Agent: "codex"} }
