@@ -1,7 +1,6 @@
 package compiler_test
 
 import (
-	"encoding/json"
 	"errors"
 	"path/filepath"
 	"regexp"
@@ -57,8 +56,7 @@ func TestAuthoring(t *testing.T) {
 	}
 
 	type object struct{ Properties map[string]object }
-	var schema object
-	must.Do(t, json.Unmarshal(must.Read(t, "../docs/schemas/manifest.schema.json"), &schema))
+	schema := must.Decode[object](t, must.Read(t, "../docs/schemas/manifest.schema.json"))
 	keys := schema.Properties["defaults"].Properties["environment"].Properties
 	for key := range keys {
 		if !regexp.MustCompile("(?m)^\\|[^|]*`" + key + `\b`).Match(doc) {

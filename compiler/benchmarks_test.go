@@ -33,8 +33,7 @@ func TestBenchmarks(t *testing.T) {
 		t.Error(filled, err)
 	}
 	for _, name := range filled { // the ids of rows that stand in for public ones say so
-		text, err := os.ReadFile(filepath.Join(filepath.Dir(name), "tasks.jsonl"))
-		must.Do(t, err)
+		text := must.Read(t, filepath.Join(filepath.Dir(name), "tasks.jsonl"))
 		for line := range strings.Lines(string(text)) {
 			if id := strings.SplitN(line, `"`, 5)[3]; !strings.Contains(id, "own") && !strings.HasPrefix(id, "repo-patch-smoke/") {
 				t.Errorf("%s has %s", name, id)

@@ -68,8 +68,7 @@ func TestCases(t *testing.T) {
 	}
 	total := 0
 	for _, path := range archives {
-		path, err := filepath.Abs(path)
-		must.Do(t, err)
+		path := must.Abs(t, path)
 		archive, cases := readCases(t, path)
 		total += len(cases)
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {

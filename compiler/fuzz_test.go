@@ -25,8 +25,7 @@ import (
 // fuzzing has found before.
 func seed(f *testing.F, name string) {
 	corpus.Seed[[]byte](f)
-	archives, err := filepath.Glob("testdata/cases/*.txtar")
-	must.Do(f, err)
+	archives := must.Glob(f, "testdata/cases/*.txtar")
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
 		must.Do(f, err)

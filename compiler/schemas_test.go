@@ -37,8 +37,7 @@ func TestSchemaFiles(t *testing.T) {
 			t.Errorf("%s differs from the code; run go test ./compiler -run TestSchemaFiles -update\n%s", path, diff)
 		}
 	}
-	present, err := filepath.Glob(filepath.Join(schemaDir, "*"))
-	must.Do(t, err)
+	present := must.Glob(t, filepath.Join(schemaDir, "*"))
 	known["progress.schema.json"] = true // of events, which have no definition here
 	for _, path := range present {
 		if !known[filepath.Base(path)] {
@@ -52,8 +51,7 @@ func TestSchemaFiles(t *testing.T) {
 // express.
 func TestSchemasAgree(t *testing.T) {
 	schemas := jsonschema.NewCompiler()
-	archives, err := filepath.Glob("testdata/cases/*.txtar")
-	must.Do(t, err)
+	archives := must.Glob(t, "testdata/cases/*.txtar")
 	var missed []string
 	for _, path := range archives {
 		archive, cases := readCases(t, path)

@@ -137,8 +137,7 @@ func TestSettings(t *testing.T) {
 	want := map[string]string{"harness.config.command": record.Digest([]byte(command.Value)), "run.output_dir": "out-<redacted>"}
 	must.Equal(t, want, records(t, cfg)[0].Provenance.Settings)
 	text := must.Read(t, filepath.Join(cfg.Output, record.ManifestFile))
-	var manifest record.Manifest
-	must.Do(t, json.Unmarshal(text, &manifest))
+	manifest := must.Decode[record.Manifest](t, text)
 	must.Equal(t, want, manifest.Settings)
 	verified(t, cfg.Output)
 	cfg.Resume = true

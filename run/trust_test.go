@@ -2,7 +2,6 @@ package run_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -302,8 +301,7 @@ func TestPackDigest(t *testing.T) {
 			must.Do(t, err)
 		}
 		text := must.Read(t, filepath.Join(cfg.Output, record.ManifestFile))
-		var m record.Manifest
-		must.Do(t, json.Unmarshal(text, &m))
+		m := must.Decode[record.Manifest](t, text)
 		if m.Pack.Digest != want || whole && want == "" {
 			t.Errorf("limit %d: %q, want %q", limit, m.Pack.Digest, want)
 		}

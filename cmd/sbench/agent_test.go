@@ -53,8 +53,7 @@ func greetAfter(f providertest.Fault) steps {
 
 func runAgent(t *testing.T, agent, pack, task string, script steps, config string, code int) agentRun {
 	t.Helper()
-	dir, err := filepath.Abs("../../benchmarks/" + pack)
-	must.Do(t, err)
+	dir := must.Abs(t, "../../benchmarks/"+pack)
 	return runAgentOn(t, agent, dir, task, script, config, code)
 }
 
@@ -85,8 +84,7 @@ func runAgentOn(t *testing.T, agent, pack, task string, script steps, config str
 	}
 	if agent == ownAgent {
 		base, name = server.URL+"/v1", "MY_KEY"
-		source, err := filepath.Abs("../../examples/agents")
-		must.Do(t, err)
+		source := must.Abs(t, "../../examples/agents")
 		agent, config = "command", `, command: [python3, /opt/agents/agent.py], files: [{source: `+source+`}], provider: {api: openai, key: MY_KEY}`+config
 	}
 	tester := filepath.Join(h.dir, "tester.yaml")
@@ -127,8 +125,7 @@ func (r agentRun) noKey(t *testing.T) {
 
 func (r agentRun) trace(t *testing.T) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(r.output, "logs", "*", "*", "agent-trace.log"))
-	must.Do(t, err)
+	found := must.Glob(t, filepath.Join(r.output, "logs", "*", "*", "agent-trace.log"))
 	if len(found) != 1 {
 		t.Fatalf("traces %v", found)
 	}
@@ -252,10 +249,8 @@ func TestMaxCost(t *testing.T) {
 // TestOwnDescriptor runs a tester's own agent with the descriptor of examples/agents.
 func TestOwnDescriptor(t *testing.T) {
 	h := newHost(t)
-	dir, err := filepath.Abs("../../examples/agents")
-	must.Do(t, err)
-	pack, err := filepath.Abs("../../benchmarks/terminal-task-smoke")
-	must.Do(t, err)
+	dir := must.Abs(t, "../../examples/agents")
+	pack := must.Abs(t, "../../benchmarks/terminal-task-smoke")
 	provider := providertest.New(realKey, append(steps{{Think: "Let me see.", Shell: `echo "home is $HOME"`}}, greet...)...)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)

@@ -24,9 +24,9 @@ func TestCommandLinesTellNothing(t *testing.T) {
 	cmd := exec.Command("sbench", "run", tester, "-o", filepath.Join(pack, "out"), "--progress=none")
 	cmd.Env = append(h.env, "TOKEN="+secret)
 	must.Do(t, cmd.Start())
-	must.Await(t, "the checker's program", func() bool { return strings.Contains(commandLines(t), mark) })
+	must.Await(t, "the checker's program", func() bool { return strings.Contains(fmt.Sprint(commandLines(t)), mark) })
 	for _, word := range []string{secret, hidden} {
-		if strings.Contains(commandLines(t), word) {
+		if strings.Contains(fmt.Sprint(commandLines(t)), word) {
 			t.Errorf("a command line has %q", word)
 		}
 	}
@@ -34,16 +34,4 @@ func TestCommandLinesTellNothing(t *testing.T) {
 	if r := recordsOf(t, filepath.Join(pack, "out")); len(r) != 1 || r[0].VerificationStatus != "passed" {
 		t.Errorf("%+v", r)
 	}
-}
-
-func commandLines(t *testing.T) string {
-	t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must.Do(t, err)
-	var all strings.Builder
-	for _, name := range found {
-		line, _ := os.ReadFile(name) // of a process that may have ended
-		all.Write(line)
-	}
-	return all.String()
 }

@@ -51,8 +51,7 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/design/*.md"} {
-		files, err := filepath.Glob(pattern)
-		must.Do(t, err)
+		files := must.Glob(t, pattern)
 		for _, file := range files {
 			text := must.Read(t, file)
 			found[file] = string(text)
@@ -104,8 +103,7 @@ func runPage(t *testing.T, script string) string {
 	must.Do(t, os.Chmod(dir, 0o755))
 	sbench, err := exec.LookPath("sbench")
 	must.Do(t, err)
-	repository, err := filepath.Abs("../..")
-	must.Do(t, err)
+	repository := must.Abs(t, "../..")
 	must.Do(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
 	for name, target := range map[string]string{
 		"bin/sbench": sbench, "benchmarks": filepath.Join(repository, "benchmarks"), "scripts": filepath.Join(repository, "scripts"),
@@ -180,11 +178,9 @@ func TestDocsCommands(t *testing.T) {
 	command := regexp.MustCompile(`^ {4,}(?:\$ |- (?:run: )?)?(?:[A-Z_]+=\S+ )*(?:bin/)?sbench ([a-z].*)`)
 	quoted, rest := regexp.MustCompile(`"[^"]*"|'[^']*'`), regexp.MustCompile(` (&&|\||>|#) .*| < .*`)
 	all := pages(t)
-	readmes, err := filepath.Glob("../../benchmarks/*/README.md")
-	must.Do(t, err)
+	readmes := must.Glob(t, "../../benchmarks/*/README.md")
 	for _, readme := range readmes {
-		text, err := os.ReadFile(readme)
-		must.Do(t, err)
+		text := must.Read(t, readme)
 		all[readme] = string(text)
 	}
 	seen := 0

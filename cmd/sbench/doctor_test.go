@@ -27,8 +27,7 @@ func TestCures(t *testing.T) {
 	for name, id := range map[string]int{"unnamed": 4242, "named": 4243, "nobody": 65534, "root": 0} {
 		must.Do(t, errors.Join(os.Mkdir(filepath.Join(home, name), 0o711), os.Chown(filepath.Join(home, name), id, id)))
 	}
-	pack, err := filepath.Abs("../../benchmarks/short-answer-smoke")
-	must.Do(t, err)
+	pack := must.Abs(t, "../../benchmarks/short-answer-smoke")
 	must.Run(t, exec.Command("cp", "-r", pack, filepath.Join(home, "pack")))
 	must.Run(t, exec.Command("sh", "-ec", `cp -a /etc "$0" && cd "$0/etc"
 		echo named:x:4243:4243::/:/bin/sh >>passwd; echo named:600000:65536 | tee subuid >subgid`, home))

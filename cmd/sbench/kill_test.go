@@ -8,12 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // host is where a test runs sbench: state directories and the daemon to use. After
@@ -106,20 +108,25 @@ func (h testHost) alive(name string) bool { return h.pidOf(name) != "" }
 
 // pidOf returns a process of the harness; "" for none.
 func (h testHost) pidOf(name string) string {
-	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must.Do(h.t, err)
-	for _, f := range found {
-		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
-			return filepath.Base(filepath.Dir(f))
+	for pid, line := range commandLines(h.t) {
+		if strings.Contains(line, "sleep 3") && strings.Contains(line, h.mark(name)) {
+			return strconv.Itoa(pid)
 		}
 	}
 	return ""
 }
 
+// commandLines returns the command lines of all processes by their ids.
+func commandLines(t *testing.T) map[int]string {
+	t.Helper()
+	lines := map[int]string{}
+	must.Do(t, proc.Each(func(pid int) { lines[pid] = strings.Join(proc.Args(pid), " ") }))
+	return lines
+}
+
 func (h testHost) runs() []string {
 	h.t.Helper()
-	names, err := filepath.Glob(filepath.Join(h.state, "runs", "*"))
-	must.Do(h.t, err)
+	names := must.Glob(h.t, filepath.Join(h.state, "runs", "*"))
 	for i, name := range names {
 		names[i] = filepath.Base(name)
 	}
@@ -149,11 +156,9 @@ func (h testHost) left(run string) []string {
 		}
 		return nil // what is gone since is not left
 	}))
-	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must.Do(h.t, err)
-	for _, p := range processes {
-		if line, err := os.ReadFile(p); err == nil && strings.Contains(string(line), run) {
-			left = append(left, "process "+strings.ReplaceAll(string(line), "\x00", " "))
+	for _, line := range commandLines(h.t) {
+		if strings.Contains(line, run) {
+			left = append(left, "process "+line)
 		}
 	}
 	if slices.Contains(h.runs(), run) {
@@ -264,8 +269,7 @@ func TestKilledImport(t *testing.T) {
 	must.Do(t, err)
 	dir := ""
 	unpacks := func() bool { // the layer's files appear
-		found, err := filepath.Glob(filepath.Join(dir, "root/containerd/root/io.containerd.snapshotter.v1.*/snapshots/*/fs/usr"))
-		must.Do(t, err)
+		found := must.Glob(t, filepath.Join(dir, "root/containerd/root/io.containerd.snapshotter.v1.*/snapshots/*/fs/usr"))
 		return len(found) > 0
 	}
 	err = nil

@@ -388,8 +388,7 @@ func (k *kubeCluster) logOf(pod string) string {
 }
 
 func (k *kubeCluster) logs() string {
-	names, err := filepath.Glob(filepath.Join(k.dir, "*.log"))
-	must.Do(k.t, err)
+	names := must.Glob(k.t, filepath.Join(k.dir, "*.log"))
 	texts := map[string]string{}
 	for _, name := range names {
 		if base := filepath.Base(name); !strings.HasPrefix(base, "kube") && base != "etcd.log" {

@@ -36,8 +36,7 @@ if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/ve
 func machineTasks(t *testing.T, c *host.Host) (dir string, cheats map[string][]string) {
 	t.Helper()
 	dir, cheats = t.TempDir(), map[string][]string{}
-	files, err := filepath.Glob("testdata/machine/*.txtar")
-	must.Do(t, err)
+	files := must.Glob(t, "testdata/machine/*.txtar")
 	absent := lacks(t, c, map[string]string{"gcc": "usr/lib/gcc/*/*/cc1", "git": "usr/bin/git"})
 	for i, file := range files {
 		text := must.Read(t, file)

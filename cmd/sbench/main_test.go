@@ -76,8 +76,7 @@ func TestDaemonScript(t *testing.T) {
 
 func scripts(t *testing.T, dir string) {
 	t.Helper()
-	packs, err := filepath.Abs("../../benchmarks")
-	must.Do(t, err)
+	packs := must.Abs(t, "../../benchmarks")
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(env *testscript.Env) error {

@@ -12,8 +12,7 @@ import (
 // TestMatrix: each variant of a tester file is a run of its own, and a report compares them.
 func TestMatrix(t *testing.T) {
 	h := newHost(t)
-	pack, err := filepath.Abs("../../benchmarks/terminal-task-smoke")
-	must.Do(t, err)
+	pack := must.Abs(t, "../../benchmarks/terminal-task-smoke")
 	tester := filepath.Join(h.dir, "tester.yaml")
 	write := func(matrix string) {
 		must.Do(t, os.WriteFile(tester, []byte(`schema_version: "0.2"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,8 +11,7 @@ import (
 // TestAgentsServers: agents start the servers of tools that a tester file names, call their tools,
 // and look for others through the proxy.
 func TestAgentsServers(t *testing.T) {
-	source, err := filepath.Abs("testdata/mcp")
-	must.Do(t, err)
+	source := must.Abs(t, "testdata/mcp")
 	config := `, allowed_domains: [allowed.invalid], files: [{source: ` + source + `}], mcp_servers: {
     notes: {command: [python3, -u, /opt/mcp/notes.py], env: {NOTES: /workspace/greeting.txt}},
     far: {url: 'https://allowed.invalid/mcp'}}`

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -161,8 +161,7 @@ func (c *cluster) ended(id string) {
 
 // done returns how many attempts of the shards in a directory are recorded.
 func (c *cluster) done(out string) (n int) {
-	shards, err := filepath.Glob(filepath.Join(out, "shard-*"))
-	must.Do(c.t, err)
+	shards := must.Glob(c.t, filepath.Join(out, "shard-*"))
 	for _, shard := range shards {
 		_, _, err := record.Read(shard, record.Trust{Resume: true}, func(record.Record) error { n++; return nil })
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -257,11 +256,11 @@ func (c *cluster) nodeFails(t *testing.T) {
 	_, id := c.submit(out, tester, "--shards", "2", "--", "--retries", "0")
 	var pids []int
 	must.Await(t, "records of both shards", func() bool {
-		pids = jobProcesses(out)
+		pids = jobProcesses(t, out)
 		return c.done(out) >= 2 && len(pids) > 0
 	})
 	must.Do(t, c.nodes["n2"].Process.Kill())
-	for _, pid := range jobProcesses(c.testHost.dir + "/") {
+	for _, pid := range jobProcesses(t, c.testHost.dir+"/") {
 		if strings.Contains(environ(pid), "SLURMD_NODENAME=n2") {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -271,33 +270,24 @@ func (c *cluster) nodeFails(t *testing.T) {
 	c.merged(t, out, id, 8)
 }
 
-func jobProcesses(path string) (pids []int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		text, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if bytes.Contains(text, []byte(path)) && strings.Contains(environ(pid), "SLURM_ARRAY_TASK_ID=") {
+// jobProcesses returns the processes of array jobs that have a path among their arguments.
+func jobProcesses(t *testing.T, path string) (pids []int) {
+	for pid, line := range commandLines(t) {
+		if strings.Contains(line, path) && strings.Contains(environ(pid), "SLURM_ARRAY_TASK_ID=") {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-func environ(pid int) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	return string(text)
-}
+func environ(pid int) string { return proc.Text(fmt.Sprintf("/proc/%d/environ", pid)) }
 
 // timeIsUp: a shard that needs more time than its task has goes on in the next task.
 func (c *cluster) timeIsUp(t *testing.T) {
 	tester, out := c.slow("time", 8, 7)
 	_, id := c.submit(out, tester, "--shards", "1", "--time", "1m", "--grace", "20s")
 	c.merged(t, out, id, 8)
-	logs, err := filepath.Glob(filepath.Join(filepath.Dir(out), "slurm-*.out"))
-	must.Do(t, err)
+	logs := must.Glob(t, filepath.Join(filepath.Dir(out), "slurm-*.out"))
 	log := must.Read(t, logs[0])
 	if !strings.Contains(string(log), "verifications in progress are completed") || !strings.Contains(string(log), "attempts were recorded before") {
 		t.Errorf("the task did not run out of time:\n%s", log)
@@ -306,18 +296,19 @@ func (c *cluster) timeIsUp(t *testing.T) {
 
 // working reports whether a process of a pack's harness lives.
 func (c *cluster) working(name string) bool {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	return slices.ContainsFunc(files, func(f string) bool {
-		text, _ := os.ReadFile(f)
-		return bytes.HasPrefix(text, []byte("sh\x00-c\x00sleep ")) && bytes.Contains(text, []byte(c.mark(name)))
-	})
+	for _, line := range commandLines(c.t) {
+		if strings.HasPrefix(line, "sh -c sleep ") && strings.Contains(line, c.mark(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // cancelled: tasks that are cancelled end cleanly, and the same script continues them.
 func (c *cluster) cancelled(t *testing.T) {
 	tester, out := c.slow("cancel", 4, 5)
 	script, id := c.submit(out, tester, "--shards", "2")
-	must.Await(t, "both shards to work", func() bool { return len(jobProcesses(out)) >= 2 && c.working("cancel") })
+	must.Await(t, "both shards to work", func() bool { return len(jobProcesses(t, out)) >= 2 && c.working("cancel") })
 	c.slurm("scancel", "--batch", "--signal=TERM", id)
 	c.ended(id)
 	if c.working("cancel") {

@@ -160,8 +160,7 @@ func (h testHost) nothingLeft(before []string) {
 			h.t.Errorf("mount: %s", line)
 		}
 	}
-	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	must.Do(h.t, err)
+	loops := must.Glob(h.t, "/sys/block/loop*/loop/backing_file")
 	for _, l := range loops {
 		must.Await(h.t, "the end of loop device "+l, func() bool { // whoever holds it, such as a copy of the mounts, ends later
 			text, err := os.ReadFile(l)

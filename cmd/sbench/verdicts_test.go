@@ -51,8 +51,7 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 		"terminal-task-smoke", "code-completion-smoke", "free-response-smoke", "multiple-choice-smoke", "short-answer-smoke",
 		"humaneval-mini", "mmlu-abstract-algebra-mini",
 	} {
-		path, err := filepath.Abs("../../benchmarks/" + pack + "/tester-command.yaml")
-		must.Do(t, err)
+		path := must.Abs(t, "../../benchmarks/"+pack+"/tester-command.yaml")
 		testers = append(testers, path)
 	}
 	var got []verdict

@@ -51,8 +51,7 @@ func (e example) write(t *testing.T) (dir string) {
 			files[f.Name] = in[f.Name]
 		}
 	}
-	var m record.Manifest
-	must.Do(t, json.Unmarshal([]byte(in["run.json"]), &m))
+	m := must.Decode[record.Manifest](t, []byte(in["run.json"]))
 	m.RunID, m.Planned = e.RunID, e.Planned
 	manifest := must.JSON(t, m)
 	files[record.ManifestFile], files["logs/a/"+record.TraceFile] = string(manifest), in[e.Agent+".jsonl"]+e.Hostile

@@ -150,9 +150,7 @@ func handOver(t *testing.T, h cgroup.Hierarchies) (name, dir string) {
 		must.Do(t, os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+"+c), 0))
 	}
 	must.Do(t, os.Mkdir(dir, 0o755))
-	t.Cleanup(func() {
-		must.Report(t, h.Group(name).Remove())
-	})
+	t.Cleanup(func() { must.Report(t, h.Group(name).Remove()) })
 	for _, f := range []string{"", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"} {
 		must.Do(t, os.Chown(filepath.Join(dir, f), nobody, nobody))
 	}

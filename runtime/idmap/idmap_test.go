@@ -29,9 +29,7 @@ func take(tb testing.TB, hostOwned bool) *idmap.Range {
 	must.Do(tb, err)
 	r, err := p.Take()
 	must.Do(tb, err)
-	tb.Cleanup(func() {
-		must.Report(tb, r.Close())
-	})
+	tb.Cleanup(func() { must.Report(tb, r.Close()) })
 	return r
 }
 
@@ -40,13 +38,9 @@ func mountPoint(tb testing.TB) (source, target string) {
 	tb.Helper()
 	dir := tb.TempDir()
 	must.Do(tb, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0711"))
-	tb.Cleanup(func() {
-		must.Report(tb, unix.Unmount(dir, unix.MNT_DETACH))
-	})
+	tb.Cleanup(func() { must.Report(tb, unix.Unmount(dir, unix.MNT_DETACH)) })
 	must.Do(tb, idmap.MountPrivate(dir))
-	tb.Cleanup(func() {
-		must.Report(tb, unix.Unmount(dir, unix.MNT_DETACH))
-	})
+	tb.Cleanup(func() { must.Report(tb, unix.Unmount(dir, unix.MNT_DETACH)) })
 	source, target = filepath.Join(dir, "source"), filepath.Join(dir, "target")
 	for _, d := range []string{source, target} {
 		must.Do(tb, os.Mkdir(d, 0o755))

@@ -23,9 +23,7 @@ func TestBelow(t *testing.T) {
 		source := t.TempDir()
 		must.Do(t, os.Mkdir(filepath.Join(source, "inner"), 0o755))
 		must.Do(t, mounts.Bind(source, d))
-		t.Cleanup(func() {
-			must.Report(t, mounts.Detach(d))
-		})
+		t.Cleanup(func() { must.Report(t, mounts.Detach(d)) })
 	}
 	must.Do(t, mounts.Bind(t.TempDir(), inner))
 	if err := os.WriteFile(filepath.Join(inner, "file"), nil, 0o644); err == nil {

@@ -27,9 +27,7 @@ func newNamespace(t *testing.T, o netns.Options) *netns.Namespace {
 	runtimetest.NeedMounts(t)
 	n, err := netns.New(o)
 	must.Do(t, err)
-	t.Cleanup(func() {
-		must.Report(t, n.Close())
-	})
+	t.Cleanup(func() { must.Report(t, n.Close()) })
 	return n
 }
 
@@ -167,8 +165,7 @@ func original(c *net.TCPConn) string {
 func TestQueues(t *testing.T) {
 	n := newNamespace(t, netns.Options{})
 	read := func(name string) string {
-		text, err := os.ReadFile("/proc/sys/net/" + name)
-		must.Report(t, err)
+		text := must.Read(t, "/proc/sys/net/"+name)
 		return strings.Join(strings.Fields(string(text)), " ")
 	}
 	bounds := map[string]string{"ipv4/tcp_rmem": "4096 131072 262144", "ipv4/tcp_wmem": "4096 16384 262144", "core/somaxconn": "128"}

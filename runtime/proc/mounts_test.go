@@ -18,9 +18,7 @@ func TestSharesDirectory(t *testing.T) {
 	runtimetest.NeedMounts(t)
 	dir, private := t.TempDir(), t.TempDir()
 	must.Do(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
-	t.Cleanup(func() {
-		must.Report(t, unix.Unmount(dir, unix.MNT_DETACH))
-	})
+	t.Cleanup(func() { must.Report(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	must.Do(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
 	if !proc.SharesDirectory(os.Getpid(), dir) {
 		t.Error("a process does not share a directory with itself")

@@ -138,9 +138,7 @@ func otherLife(b *testing.B, cfg runtime.Config, change func(*host.Options)) (fu
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
-	b.Cleanup(func() {
-		must.Report(b, errors.Join(run.Close(ctx), c.Close(ctx)))
-	})
+	b.Cleanup(func() { must.Report(b, errors.Join(run.Close(ctx), c.Close(ctx))) })
 	return sbenchLife(run, cfg), nil
 }
 
@@ -168,16 +166,12 @@ func runcLife(b *testing.B, run *sandbox.Engine, cfg runtime.Config) func(int64)
 	ctx := context.Background()
 	base, err := run.Create(ctx, cfg)
 	must.Do(b, err)
-	b.Cleanup(func() {
-		must.Report(b, base.Close(ctx))
-	})
+	b.Cleanup(func() { must.Report(b, base.Close(ctx)) })
 	spec, err := base.(*sandbox.Sandbox).Spec(runtime.Process{Args: []string{"true"}})
 	must.Do(b, err)
 	dir, err := os.MkdirTemp(containerdtest.Options().State, "runc-") // where sbench has its own
 	must.Do(b, err)
-	b.Cleanup(func() {
-		must.Report(b, os.RemoveAll(dir))
-	})
+	b.Cleanup(func() { must.Report(b, os.RemoveAll(dir)) })
 	bundles, state := filepath.Join(dir, "bundles"), filepath.Join(dir, "state")
 	cgroup := spec.Linux.CgroupsPath
 	return func(n int64) error {

@@ -425,8 +425,7 @@ print("left")`, mark}})
 		if !exit.Success() || exit.Stdout.String() != "left\n" {
 			t.Fatalf("%v %s", exit, exit.Stderr.String())
 		}
-		found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		must.Report(t, err)
+		found := must.Glob(t, "/proc/[0-9]*/cmdline")
 		for _, name := range found {
 			if line, err := os.ReadFile(name); err == nil && strings.Contains(string(line), mark) {
 				t.Errorf("persistent %v: %s is alive", persistent, filepath.Dir(name))

@@ -71,16 +71,14 @@ func TestOneServerForARun(t *testing.T) {
 		t.Fatalf("the servers %v, want one", found)
 	}
 	// The daemon's variables, of which some change what runc does, end here.
-	variables, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", found[0]))
-	must.Report(t, err)
+	variables := must.Read(t, fmt.Sprintf("/proc/%d/environ", found[0]))
 	for name := range strings.SplitSeq(strings.TrimRight(string(variables), "\x00"), "\x00") {
 		name, _, _ = strings.Cut(name, "=")
 		if !slices.Contains([]string{"PATH", "HOME", "LANG", "XDG_RUNTIME_DIR", "GOMAXPROCS"}, name) {
 			t.Errorf("the server has the variable %s", name)
 		}
 	}
-	sockets, err := filepath.Glob(shim.Socket(c.Address(), run.ID()+"-*"))
-	must.Report(t, err)
+	sockets := must.Glob(t, shim.Socket(c.Address(), run.ID()+"-*"))
 	for _, socket := range sockets {
 		if info, err := os.Stat(socket); err != nil || info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("the socket: %v, %v", info, err)
@@ -116,8 +114,7 @@ func goneWithRun(t *testing.T, c *host.Host, run string) {
 // groups; see scripts/without-hybrid.sh.
 func entries(t *testing.T, pattern string) []string {
 	t.Helper()
-	found, err := filepath.Glob(pattern)
-	must.Report(t, err)
+	found := must.Glob(t, pattern)
 	return slices.DeleteFunc(found, func(path string) bool {
 		var fs unix.Statfs_t
 		return strings.HasPrefix(path, "/sys/") && unix.Statfs(path, &fs) == nil && fs.Type == unix.TMPFS_MAGIC

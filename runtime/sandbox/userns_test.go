@@ -137,8 +137,7 @@ func TestOwnIDs(t *testing.T) {
 // uidOnHost returns the host's uid of the process with mark among its arguments.
 func uidOnHost(t *testing.T, mark string) int {
 	t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must.Report(t, err)
+	found := must.Glob(t, "/proc/[0-9]*/cmdline")
 	for _, name := range found {
 		line, err := os.ReadFile(name)
 		if err != nil || !slices.Contains(strings.Split(string(line), "\x00"), mark) {
@@ -169,8 +168,7 @@ func TestHostIDs(t *testing.T) {
 	}
 	work := volumeOf(t, run)
 	sandbox := create(t, run, runtime.Config{Name: "host", Image: image, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
-	ours, err := os.ReadFile("/proc/self/uid_map")
-	must.Report(t, err)
+	ours := must.Read(t, "/proc/self/uid_map")
 	must.Equal(t, strings.Join(strings.Fields(string(ours)), " "), strings.Join(strings.Fields(output(t, sandbox, "sh", "-c", "touch /work/made; cat /proc/self/uid_map")), " "))
 	must.Equal(t, 0, ownerOf(t, filepath.Join(work, "made")))
 }
@@ -381,8 +379,7 @@ func TestOthersCannotLook(t *testing.T) {
 	if got := output(t, sandbox, "cat", "/work/secret"); got != "4711" {
 		t.Fatalf("the sandbox reads %q", got)
 	}
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	must.Report(t, err)
+	table := must.Read(t, "/proc/self/mountinfo")
 	looked := 0
 	for line := range strings.Lines(string(table)) {
 		point := strings.Fields(line)[4]

@@ -81,9 +81,7 @@ func TestCodeHonest(t *testing.T) {
 	w := newCodeWorld(t)
 	plain, err := w.engine.Create(t.Context(), runtime.Config{Name: "plain", Image: w.image, Limits: w.limits, Persistent: true, Workdir: "/tmp"})
 	must.Do(t, err)
-	t.Cleanup(func() {
-		must.Report(t, plain.Close(context.Background()))
-	})
+	t.Cleanup(func() { must.Report(t, plain.Close(context.Background())) })
 	all := readCases(t, "honest.txtar")
 	t.Logf("%d honest programs", len(all))
 	for _, c := range verdicttest.Short(all) {

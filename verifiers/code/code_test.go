@@ -49,11 +49,7 @@ func codeWorldOn(tb testing.TB, h *host.Host) codeWorld {
 func (w codeWorld) pooled(tb testing.TB) codeWorld {
 	tb.Helper()
 	w.pool = pool.New(w.engine)
-	tb.Cleanup(func() {
-		if err := w.pool.Close(context.Background()); err != nil {
-			tb.Errorf("close the pool: %v", err)
-		}
-	})
+	tb.Cleanup(func() { must.Report(tb, w.pool.Close(context.Background())) })
 	return w
 }
 

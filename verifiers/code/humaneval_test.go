@@ -3,7 +3,6 @@ package code_test
 import (
 	"bufio"
 	"compress/gzip"
-	"encoding/json"
 	"os"
 	"strings"
 	"sync"
@@ -47,8 +46,7 @@ func humanEval(tb testing.TB) []problem {
 	lines := bufio.NewScanner(z)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var p problem
-		must.Do(tb, json.Unmarshal(lines.Bytes(), &p))
+		p := must.Decode[problem](tb, lines.Bytes())
 		problems = append(problems, p)
 	}
 	if len(problems) != 164 || lines.Err() != nil {

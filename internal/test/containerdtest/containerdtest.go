@@ -143,11 +143,7 @@ func OpenWith(tb testing.TB, opts host.Options) *host.Host {
 	must.Do(tb, shareBase(ctx, opts, archive))
 	c, err := host.Open(ctx, opts)
 	must.Do(tb, err)
-	tb.Cleanup(func() {
-		if err := c.Close(ctx); err != nil {
-			tb.Errorf("close the client: %v", err)
-		}
-	})
+	tb.Cleanup(func() { must.Report(tb, c.Close(ctx)) })
 	must.Do(tb, importBase(ctx, c, archive))
 	return c
 }
@@ -243,11 +239,7 @@ func NewRun(tb testing.TB, c *host.Host) (*sandbox.Engine, runtime.Image) {
 	must.Do(tb, err)
 	r, err := c.NewRun(ctx)
 	must.Do(tb, err)
-	tb.Cleanup(func() {
-		if err := r.Close(ctx); err != nil {
-			tb.Errorf("close the run: %v", err)
-		}
-	})
+	tb.Cleanup(func() { must.Report(tb, r.Close(ctx)) })
 	return r, img
 }
 

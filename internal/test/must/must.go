@@ -127,6 +127,13 @@ func JSON(tb testing.TB, value any) []byte {
 	return text
 }
 
+// Decode returns the value that a text has as JSON.
+func Decode[T any](tb testing.TB, text []byte) (value T) {
+	tb.Helper()
+	Do(tb, json.Unmarshal(text, &value))
+	return value
+}
+
 // OpenRoot opens a directory, and closes it with the test.
 func OpenRoot(tb testing.TB, dir string) *os.Root {
 	tb.Helper()
@@ -134,4 +141,20 @@ func OpenRoot(tb testing.TB, dir string) *os.Root {
 	Do(tb, err)
 	tb.Cleanup(func() { _ = root.Close() })
 	return root
+}
+
+// Glob returns the names that match a pattern.
+func Glob(tb testing.TB, pattern string) []string {
+	tb.Helper()
+	names, err := filepath.Glob(pattern)
+	Do(tb, err)
+	return names
+}
+
+// Abs returns a path as an absolute one.
+func Abs(tb testing.TB, path string) string {
+	tb.Helper()
+	path, err := filepath.Abs(path)
+	Do(tb, err)
+	return path
 }

@@ -26,8 +26,7 @@ func HumanEval(tb testing.TB) (file string, err error) {
 	for root != "/" && !exists(filepath.Join(root, "go.mod")) {
 		root = filepath.Dir(root)
 	}
-	dir, err := filepath.Abs(cmp.Or(os.Getenv("SBENCH_DATA"), filepath.Join(root, "../shared/data")))
-	must.Do(tb, err)
+	dir := must.Abs(tb, cmp.Or(os.Getenv("SBENCH_DATA"), filepath.Join(root, "../shared/data")))
 	file = filepath.Join(dir, "humaneval/HumanEval.jsonl.gz")
 	if _, err = os.Stat(file); err != nil {
 		if _, missing := os.Stat(dir); missing == nil && os.Getenv("CI") == "true" {

@@ -75,11 +75,7 @@ func (s suite) create(t *testing.T, cfg runtime.Config) runtime.Sandbox {
 	t.Helper()
 	sandbox, err := s.e.Create(context.Background(), cfg)
 	must.Do(t, err)
-	t.Cleanup(func() {
-		if err := sandbox.Close(context.Background()); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	t.Cleanup(func() { must.Report(t, sandbox.Close(context.Background())) })
 	return sandbox
 }
 
