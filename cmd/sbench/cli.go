@@ -25,9 +25,11 @@ import (
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/progress"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/site"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/workspace"
 )
 
 // Exit codes; see exitCodes for their meaning.
@@ -261,10 +263,12 @@ func exitCode(ctx context.Context, err error) int {
 		return codeMeasured
 	case ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, run.ErrStopped):
 		return codeInterrupted
-	case errors.As(err, &problems), errors.Is(err, errUsage), errors.Is(err, report.ErrUntrusted), errors.As(err, new(build.Fault)):
-		return codeUsage
 	case errors.Is(err, errNotVerified):
 		return codeNotVerified
+	case errors.As(err, &problems), errors.Is(err, errUsage), errors.Is(err, report.ErrUntrusted), errors.As(err, new(build.Fault)),
+		errors.Is(err, report.ErrNoRun), errors.Is(err, harness.ErrNoAgent), errors.Is(err, workspace.ErrNoTask),
+		errors.Is(err, record.ErrShards), errors.Is(err, record.ErrExists):
+		return codeUsage
 	case errors.Is(err, errBelow):
 		return codeBelow
 	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, run.ErrLeftOut), errors.Is(err, runtime.ErrUnavailable),

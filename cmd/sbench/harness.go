@@ -27,9 +27,6 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *agentcli.C
 	var all []agentcli.Installed
 	for _, agent := range cmd.Agents {
 		installed, err := harness.Install(ctx, cache, agent, cmd.Musl)
-		if errors.Is(err, harness.ErrNoAgent) {
-			err = marked(errUsage, err)
-		}
 		if err != nil {
 			return err
 		}
@@ -53,7 +50,7 @@ type harnessShowCmd struct {
 func (cmd *harnessShowCmd) Run(a *app) error {
 	agent, err := harness.Named(cmd.Agent)
 	if err != nil {
-		return marked(errUsage, err)
+		return err
 	}
 	return a.printf("%s", agent.Descriptor)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/workspace"
 )
@@ -25,9 +23,6 @@ func (cmd *inspectCmd) Run(a *app) error {
 		return err
 	}
 	task, err := workspace.FindTask(loaded.Pack, cmd.Task)
-	if errors.Is(err, workspace.ErrNoTask) {
-		return marked(errUsage, err)
-	}
 	if err != nil {
 		return err
 	}

@@ -87,11 +87,8 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 // open opens the runs' directories. The caller closes the sources, also after an error.
 func (cmd *runDirs) open(ctx context.Context) ([]*report.Source, error) {
 	sources, err := report.OpenAll(ctx, cmd.RunDirs, report.OpenOptions{Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned, Private: cmd.Private})
-	switch {
-	case errors.Is(err, report.ErrUntrusted):
+	if errors.Is(err, report.ErrUntrusted) {
 		err = fmt.Errorf("%w: --accept-unsigned sums them up all the same", err)
-	case errors.Is(err, report.ErrNoRun):
-		err = marked(errUsage, err)
 	}
 	return sources, err
 }

@@ -52,7 +52,7 @@ func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
 	case errors.Is(err, record.ErrDamaged):
 		return marked(errNotVerified, err)
 	case errors.Is(err, record.ErrShards), errors.Is(err, record.ErrExists):
-		return marked(errUsage, err)
+		return err
 	case err != nil:
 		return marked(run.ErrInfrastructure, err)
 	}
