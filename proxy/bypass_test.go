@@ -289,6 +289,10 @@ func addressRows(w *world) []row {
 	w.lead("mixed.allowed.test", "10.0.0.1|"+public)
 	w.lead("rebind.allowed.test", public, public, "127.0.0.1")
 	w.lead("six.allowed.test", "2606:2800::1")
+	w.lead("closed.allowed.test", "93.184.216.38")
+	closed := listenLocal(w.t)
+	_ = closed.Close()
+	w.stand("93.184.216.38:443", closed)
 	get := ask{Send: []string{"GET http://http.allowed.test/latest/meta-data HTTP/1.1\r\nHost: http.allowed.test\r\n\r\n"}, Responses: 1}
 	hit := []string{public + ":443"}
 	rebind := connect("rebind.allowed.test:443", withSNI("rebind.allowed.test"))
@@ -300,6 +304,7 @@ func addressRows(w *world) []row {
 		row{name: "rebinding, 2nd", ask: rebind, log: []string{"connect allow"}, reached: hit, answer: "HIT"},
 		row{name: "rebinding, 3rd", ask: rebind, log: []string{"connect deny address_not_allowed"}, address: "127.0.0.1"},
 		row{name: "rebinding, 4th", ask: rebind, log: []string{"connect deny address_not_allowed"}, address: "127.0.0.1"},
+		row{name: "a host that does not listen", ask: connect("closed.allowed.test:443", nil), log: []string{"connect error dial_failed"}, reached: []string{"93.184.216.38:443"}, answer: "502", address: "93.184.216.38:443"},
 		row{name: "a name that does not exist", ask: connect("nowhere.allowed.test:443", nil), log: []string{"connect error resolve_failed"}, answer: "502"},
 	)
 }

@@ -113,6 +113,7 @@ func TestBudgets(t *testing.T) {
 		{"tokens", func(c *relay.Config) { c.MaxTotalTokens = 31 }, 3, relay.TokenBudget},
 		{"tokens to the last", func(c *relay.Config) { c.MaxTotalTokens = 30 }, 2, relay.TokenBudget},
 		{"both", func(c *relay.Config) { c.MaxTotalTokens, c.MaxRequests = 1, 3 }, 1, relay.TokenBudget},
+		{"cost", func(c *relay.Config) { c.MaxCostUSD, c.Prices = 25e-6, &proxy.Prices{Input: 1, Output: 2} }, 2, relay.CostBudget}, // of 20e-6 each
 		{"one token", func(c *relay.Config) { c.MaxTotalTokens = 1 }, 1, relay.TokenBudget},
 	} {
 		for _, p := range []relay.Provider{relay.Anthropic, relay.OpenAI} {
