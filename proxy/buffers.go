@@ -2,8 +2,11 @@ package proxy
 
 import (
 	"cmp"
+	"errors"
+	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,6 +48,25 @@ func setBuffers(c syscall.RawConn) error {
 
 // BoundHostBuffers sets the sizes of the kernel's buffers for a connection to a host. It is a net.Dialer's Control.
 func BoundHostBuffers(_, _ string, c syscall.RawConn) error { return setBuffers(c) }
+
+// SandboxListener returns a listener of connections from a sandbox. It calls [BoundBuffers] for l. Its Accept fails
+// only once l is closed, and waits while the kernel has no descriptor or no memory for a connection.
+func SandboxListener(l net.Listener) (net.Listener, error) {
+	return patientListener{l}, BoundBuffers(l)
+}
+
+type patientListener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l patientListener) Accept() (net.Conn, error) {
+	for wait := time.Millisecond; ; wait = min(2*wait, time.Second) {
+		conn, err := l.Listener.Accept()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return conn, err
+		}
+		time.Sleep(wait)
+	}
+}
 
 // BoundBuffers sets the sizes of the kernel's buffers for a connection from a sandbox, or for all that a listener
 // accepts from then on. It does nothing for what is no socket, such as [OneConn].

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,6 +48,29 @@ func TestTooManyConnections(t *testing.T) {
 	if e := log.next(t); words(e) != "malformed deny too_many_connections" {
 		t.Errorf("%+v", e)
 	}
+}
+
+// A tired listener has no memory for the first connection.
+type tired struct {
+	net.Listener
+	once sync.Once
+}
+
+func (l *tired) Accept() (c net.Conn, err error) {
+	l.once.Do(func() { err = syscall.ENOBUFS })
+	if err != nil {
+		return nil, err
+	}
+	return l.Listener.Accept()
+}
+
+// TestAcceptFails: a proxy serves on after the kernel could not give it a connection.
+func TestAcceptFails(t *testing.T) {
+	w := newWorld(t)
+	p, _ := w.startProxy(proxy.Config{})
+	l := &tired{Listener: listenLocal(t)}
+	go func() { _ = p.Serve(l) }()
+	refused(t, l.Addr().String(), "evil.test", "host_not_allowed")
 }
 
 // TestTooManyRequests: the proxy refuses requests above the limit, and logs only the first refusal.

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 )
 
 // Config describes the egress proxy of one sandbox.
@@ -118,27 +117,17 @@ func (p *Proxy) accept(l net.Listener, kind Kind, serve func(*client)) error {
 		return ErrClosed
 	}
 	defer done()
-	if err := BoundBuffers(l); err != nil {
+	l, err := SandboxListener(l)
+	if err != nil {
 		return err
 	}
-	for wait := time.Millisecond; ; {
+	for {
 		conn, err := l.Accept()
-		switch {
-		case err == nil:
-			wait = time.Millisecond
-			if c := p.newClient(conn, kind); c != nil {
-				p.start(c, serve)
-			}
-		case p.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+		if err != nil {
 			return nil
-		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE):
-			return err
-		default:
-			wait = min(2*wait, time.Second)
-			select {
-			case <-time.After(wait):
-			case <-p.ctx.Done():
-			}
+		}
+		if c := p.newClient(conn, kind); c != nil {
+			p.start(c, serve)
 		}
 	}
 }

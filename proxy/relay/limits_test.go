@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,6 +54,30 @@ func TestSlowAgents(t *testing.T) {
 			must.Await(t, c.reason, func() bool { return strings.Contains(r.log.String(), c.reason) })
 		})
 	}
+}
+
+// A tired listener has no memory for the first connection.
+type tired struct {
+	net.Listener
+	once sync.Once
+}
+
+func (l *tired) Accept() (c net.Conn, err error) {
+	l.once.Do(func() { err = syscall.ENOBUFS })
+	if err != nil {
+		return nil, err
+	}
+	return l.Listener.Accept()
+}
+
+// TestAcceptFails: a relay serves on after the kernel could not give it a connection.
+func TestAcceptFails(t *testing.T) {
+	r := newRig(t, relay.Anthropic, newAnswers(t).url, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Do(t, err)
+	go func() { _ = r.relay.Serve(&tired{Listener: l}) }()
+	r.url = "http://" + l.Addr().String()
+	text(t, r.post(messagesPath, `{"model":"m"}`))
 }
 
 // TestLimitsAtOnce tests the limits of concurrent requests and connections.

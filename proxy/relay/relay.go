@@ -89,7 +89,8 @@ func (r *Relay) Serve(l net.Listener) error {
 		return ErrClosed
 	}
 	defer r.work.Done()
-	if err := proxy.BoundBuffers(l); err != nil {
+	l, err := proxy.SandboxListener(l)
+	if err != nil {
 		return errors.Join(fmt.Errorf("provider relay: %w", err), l.Close())
 	}
 	if err := r.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
