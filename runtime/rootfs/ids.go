@@ -15,16 +15,14 @@ import (
 	"github.com/securebench/sbench/runtime/volume"
 )
 
-// privateDir prepares the directory if the sandbox has its own ids. Below it are the running
-// sandbox's files: the sandbox's root has to pass it, and no other user of the host may.
+// privateDir prepares the directory. Below it are the running sandbox's files: the root of a sandbox with its own ids
+// has to pass it, and no other user of the host may.
 func (f *FS) privateDir() error {
-	if f.IDs == nil {
-		return nil
-	}
-	if err := errors.Join(os.Chown(f.Dir, 0, int(f.IDs.Base())), os.Chmod(f.Dir, 0o710), os.Mkdir(f.shifter.shifted(""), 0o711)); err != nil {
+	err := os.Mkdir(f.shifter.shifted(""), 0o711)
+	if err != nil || f.IDs == nil {
 		return err
 	}
-	return idmap.MountPrivate(f.Dir)
+	return errors.Join(os.Chown(f.Dir, 0, int(f.IDs.Base())), os.Chmod(f.Dir, 0o710), idmap.MountPrivate(f.Dir))
 }
 
 // Unmount detaches all mounts below the file system's directory.
@@ -42,11 +40,15 @@ type shifter struct {
 	ids   *idmap.Range   // nil if the sandbox has the ids of this process
 }
 
-// shifted returns the path of a mount that has the sandbox's ids.
+// shifted returns the path of a mount or link that has the sandbox's ids.
 func (s shifter) shifted(name string) string { return filepath.Join(s.dir, "ids", name) }
 
-// shift mounts a directory or file at shifted(name), with the sandbox's ids.
+// shift mounts a directory or file at shifted(name), with the sandbox's ids. If the sandbox has the ids of this process,
+// shift makes a link.
 func (s shifter) shift(source, name string, writable bool) error {
+	if s.ids == nil {
+		return os.Symlink(source, s.shifted(name))
+	}
 	if err := s.makeTarget(source, name); err != nil {
 		return err
 	}
@@ -65,11 +67,10 @@ func (s shifter) makeTarget(source, name string) error {
 }
 
 // overlay mounts lowers at target as an overlay that writes to the directory name in the
-// sandbox's layer, where every file has its owner in the sandbox.
+// sandbox's layer, where every file has its owner in the sandbox. The mount's options name what shift makes: a sandbox
+// can read the options of its root mount, which must not reveal paths of the host, and the kernel accepts at most one
+// page of options.
 func (s shifter) overlay(lowers []string, name, target string) error {
-	if s.ids == nil {
-		return overlay(lowers, filepath.Join(s.layer.Path(), name), target)
-	}
 	if err := makeLayer(filepath.Join(s.layer.Path(), name)); err != nil {
 		return err
 	}

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -55,25 +53,4 @@ func makeLayerLike(layer, dir string) error {
 
 func layerOptions(lowers []string, upper, work string) []string {
 	return append(overlayOptions(), "lowerdir="+strings.Join(lowers, ":"), "upperdir="+upper, "workdir="+work)
-}
-
-// overlay mounts an overlay of lower directories at target, which writes to directories that it makes in layer. The
-// mount's options name links next to target: a sandbox can read the options of its root mount, which must not reveal
-// paths of the host, and the kernel accepts at most one page of options.
-func overlay(lowers []string, layer, target string) error {
-	if err := makeLayer(layer); err != nil {
-		return err
-	}
-	links := target + "-layers"
-	if err := errors.Join(os.Mkdir(links, 0o700), os.Symlink(layer, filepath.Join(links, "layer"))); err != nil {
-		return err
-	}
-	names := make([]string, len(lowers))
-	for i, lower := range lowers {
-		names[i] = strconv.Itoa(i)
-		if err := os.Symlink(lower, filepath.Join(links, names[i])); err != nil {
-			return err
-		}
-	}
-	return (*idmap.Range)(nil).Overlay(links, target, layerOptions(names, "layer/upper", "layer/work"))
 }
