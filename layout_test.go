@@ -86,6 +86,7 @@ func soleUsers() map[string][]string {
 		"github.com/google/nftables":              {"runtime"},
 		"github.com/mdlayher/netlink":             {"proxy", "runtime"},
 		"github.com/moby/buildkit/":               {"harness"},
+		"github.com/moby/docker-image-spec/":      {"harness", "runtime", "runtime/images"},
 		"github.com/moby/sys/":                    {"runtime", "runtime/sandbox"},
 		"github.com/vbauerster/mpb":               {"report"},
 	}

@@ -241,8 +241,8 @@ func inTheWay(err error) bool {
 // wants it, and what prepares the task.
 func (r Request) services() (all []service.Service) {
 	env := r.Task.Environment
-	if e := env.Entrypoint; e.Args(r.Image.Entrypoint) != nil {
-		all = append(all, service.Service{Args: e.Args(r.Image.Entrypoint), Ready: e.Ready.Args(), Wait: e.Timeout})
+	if args, ready := env.Entrypoint.Of(r.Image.Entrypoint, r.Image.Health); args != nil {
+		all = append(all, service.Service{Args: args, Ready: ready, Wait: env.Entrypoint.Timeout})
 	}
 	if !env.Prepare.IsZero() {
 		all = append(all, service.Service{Args: env.Prepare.Args(), Once: true})

@@ -129,23 +129,25 @@ func (found images) sidecars(task *compiler.Task) []service.Sidecar {
 	var all []service.Sidecar
 	for _, s := range task.Environment().Sidecars {
 		image := found[imageKey(s.Image, nil)]
-		all = append(all, service.Sidecar{
-			Service: service.Service{Args: sidecarArgs(image, s), Ready: s.Ready.Args(), Wait: s.Timeout},
-			Names:   s.Names(), Image: image, Env: environment.Environ(s.Env),
-		})
+		all = append(all, service.Sidecar{Service: sidecarService(image, s), Names: s.Names(), Image: image, Env: environment.Environ(s.Env)})
 	}
 	return all
 }
 
-func sidecarArgs(image runtime.Image, s environment.Sidecar) []string {
-	entrypoint, command := image.Entrypoint, image.Command
+// sidecarService returns the process of a sidecar, with the image's entry point, command and health check where the sidecar
+// has none of its own.
+func sidecarService(image runtime.Image, s environment.Sidecar) service.Service {
+	entrypoint, command, ready := image.Entrypoint, image.Command, image.Health
 	if !s.Entrypoint.IsZero() {
 		entrypoint, command = s.Entrypoint.Args(), nil
 	}
 	if !s.Command.IsZero() {
 		command = s.Command.Args()
 	}
-	return slices.Concat(entrypoint, command)
+	if !s.Ready.IsZero() {
+		ready = s.Ready.Args()
+	}
+	return service.Service{Args: slices.Concat(entrypoint, command), Ready: ready, Wait: s.Timeout}
 }
 
 func (found images) sidecarImages(task *compiler.Task) map[string]string {

@@ -14,16 +14,17 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// TestSidecarArgs: a sidecar's entry point and command replace the image's as in the reference of
-// Dockerfiles (ENTRYPOINT, "Understand how CMD and ENTRYPOINT interact").
-func TestSidecarArgs(t *testing.T) {
-	image := runtime.Image{Entrypoint: []string{"entry"}, Command: []string{"image"}}
+// TestSidecarService: a sidecar's entry point and command replace the image's as in the reference of
+// Dockerfiles (ENTRYPOINT, "Understand how CMD and ENTRYPOINT interact"), and so does its ready command the health check.
+func TestSidecarService(t *testing.T) {
+	image := runtime.Image{Entrypoint: []string{"entry"}, Command: []string{"image"}, Health: []string{"healthy"}}
 	own := schema.Command{Argv: []string{"own"}}
 	for want, s := range map[string]environment.Sidecar{
-		"entry image": {}, "entry own": {Command: own}, "own": {Entrypoint: own}, "own own": {Entrypoint: own, Command: own},
-		"entry sh -c x": {Command: schema.Command{Shell: "x"}},
+		"entry image, healthy": {}, "entry own, healthy": {Command: own}, "own, healthy": {Entrypoint: own}, "own own, healthy": {Entrypoint: own, Command: own},
+		"entry sh -c x, own": {Command: schema.Command{Shell: "x"}, Ready: own},
 	} {
-		must.Equal(t, want, strings.Join(sidecarArgs(image, s), " "))
+		made := sidecarService(image, s)
+		must.Equal(t, want, strings.Join(made.Args, " ")+", "+strings.Join(made.Ready, " "))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 )
 
 // Errors that callers distinguish with errors.Is. An error, unlike an [Exit], means that
@@ -100,6 +100,11 @@ type Image struct {
 	// Entrypoint and Command are the words of the command that it is made for.
 	Entrypoint []string `json:"entrypoint"`
 	Command    []string `json:"command"`
+	// Health is the command of its health check, which succeeds once what the entry point starts can be used.
+	Health []string `json:"health"`
+	// Shell and OnBuild are for images that are built from it: the words before a command line, and instructions.
+	Shell   []string `json:"-"`
+	OnBuild []string `json:"-"`
 	// UpperDir is the host path of a directory as [Changes] has one. Its contents lie over the files
 	// of the image in sandboxes and views. "" means none. The directory must not change until the
 	// sandboxes and views are closed.
@@ -117,12 +122,12 @@ type Layer struct {
 
 // A Commit describes an image that is made from another.
 type Commit struct {
-	Base   string // full reference of an image that is present
+	Base   string // full reference of an image that is present; "" for an image without files
 	As     string // the new image's; another image may lose it
 	Key    string // what the image was made from; see Built in package runtime/images
 	Layers []Layer
 	// Change changes the configuration; nil leaves it.
-	Change func(*ocispec.ImageConfig)
+	Change func(*dockerspec.DockerOCIImageConfig)
 }
 
 // A View is read access to an image's files without running a process. Whoever makes it

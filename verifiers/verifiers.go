@@ -250,11 +250,11 @@ func (in Input) Entrypoint(image runtime.Image, own bool) []service.Service {
 	if e != nil && own {
 		e = new(environment.Entrypoint)
 	}
-	args := e.Args(image.Entrypoint)
+	args, ready := e.Of(image.Entrypoint, image.Health)
 	if args == nil {
 		return nil
 	}
-	return []service.Service{{Args: args, Ready: e.Ready.Args(), Wait: e.Timeout}}
+	return []service.Service{{Args: args, Ready: ready, Wait: e.Timeout}}
 }
 
 // Beside is [service.Beside] for a command that the tester file may deny: the engine sees only with-services.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/cmd/sbench/interrupt"
@@ -270,7 +270,7 @@ func TestExamplePacks(t *testing.T) {
 func withImage(t *testing.T, c *host.Host, ref, dir, dest string) {
 	t.Helper()
 	containerdtest.WithDirectory(t, c, ref, dir, dest)
-	_, err := c.Images.Commit(t.Context(), runtime.Commit{Base: ref, As: ref, Key: "test", Change: func(config *ocispec.ImageConfig) { config.WorkingDir = dest }})
+	_, err := c.Images.Commit(t.Context(), runtime.Commit{Base: ref, As: ref, Key: "test", Change: func(config *dockerspec.DockerOCIImageConfig) { config.WorkingDir = dest }})
 	must.Do(t, err)
 	t.Cleanup(func() { must.Do(t, c.Images.Remove(context.Background(), ref)) })
 }
@@ -506,6 +506,21 @@ WORKDIR ..
 	}
 	if img, err = c.Images.Get(t.Context(), ref, images.PullNever); err != nil || img.Entrypoint != nil {
 		t.Errorf("the entry point of another Dockerfile: %q, %v", img.Entrypoint, err)
+	}
+	// What a base image says about its shell, its health and images that are made of it counts, as in Docker.
+	const base = "sbench.test/own-base:fixture"
+	t.Cleanup(func() { must.Do(t, c.Images.Remove(context.Background(), base)) })
+	for _, tt := range []struct{ ref, text string }{
+		{base, from + "SHELL [\"/bin/bash\", \"-c\"]\nONBUILD COPY data.txt /on/build\nONBUILD RUN [[ -e /on/build ]]\nHEALTHCHECK CMD [[ -e /on/build ]]\n"},
+		{ref, "FROM scratch AS files\nCOPY data.txt /data/\nFROM " + base + " AS own\nRUN [[ -e /on/build ]] && rm /on/build\nFROM own\nCOPY --from=files / /all/\nRUN [[ ! -e /on/build && $(find /all -type f) = /all/data/data.txt ]]\n"},
+	} {
+		if code, stderr := buildOwn(t, map[string]string{"Dockerfile": tt.text, "data.txt": "x"}, tt.ref); code != codeMeasured {
+			t.Errorf("%s: exit code %d\n%s", tt.ref, code, stderr)
+		}
+	}
+	img, err = c.Images.Get(t.Context(), ref, images.PullNever)
+	if want := []string{"/bin/bash", "-c", "[[ -e /on/build ]]"}; err != nil || !slices.Equal(img.Health, want) || len(img.OnBuild) > 0 {
+		t.Errorf("health %q, on build %q, %v", img.Health, img.OnBuild, err)
 	}
 	for name, tt := range map[string]struct {
 		files map[string]string

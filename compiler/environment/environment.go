@@ -57,20 +57,27 @@ type Environment struct {
 // An Entrypoint is the entry point of an image.
 type Entrypoint struct {
 	Command schema.Command `key:"command" doc:"What follows the entry point in place of the image's command, by default a command that only waits."`
-	Ready   schema.Command `key:"ready" doc:"A command that succeeds as soon as what the entry point starts can be used. It is tried again until then."`
+	Ready   schema.Command `key:"ready" doc:"A command that succeeds as soon as what the entry point starts can be used, by default the image's HEALTHCHECK. It is tried again until then."`
 	Timeout time.Duration  `key:"timeout_seconds" rule:"null" doc:"How long that may take, by default a minute."`
 }
 
-// Args returns the command line for an image with this entry point; nil if there is nothing to start.
-func (e *Entrypoint) Args(entrypoint []string) []string {
-	wait := []string{"sh", "-c", "sleep infinity"}
-	switch {
-	case e == nil || len(entrypoint) == 0 && e.Command.IsZero() && e.Ready.IsZero():
-		return nil
-	case e.Command.IsZero():
-		return slices.Concat(entrypoint, wait)
+// Of returns the command line for an image with this entry point, and the command that shows that it can be used: by default
+// the image's health check. args is nil if there is nothing to start.
+func (e *Entrypoint) Of(entrypoint, health []string) (args, ready []string) {
+	if e == nil {
+		return nil, nil
 	}
-	return slices.Concat(entrypoint, e.Command.Args())
+	command := e.Command.Args()
+	if ready = e.Ready.Args(); ready == nil {
+		ready = health
+	}
+	if len(entrypoint)+len(command)+len(ready) == 0 {
+		return nil, nil
+	}
+	if command == nil {
+		command = []string{"sh", "-c", "sleep infinity"}
+	}
+	return slices.Concat(entrypoint, command), ready
 }
 
 // A Sidecar is a service in a sandbox of its own.
@@ -81,7 +88,7 @@ type Sidecar struct {
 	Entrypoint schema.Command    `key:"entrypoint" doc:"The entry point of the service, by default the image's. It replaces the image's command, too."`
 	Command    schema.Command    `key:"command" doc:"The command of the service, which follows its entry point, by default the image's."`
 	Env        map[string]string `key:"env" doc:"Environment variables of the sandbox. They are public."`
-	Ready      schema.Command    `key:"ready" doc:"A command that succeeds in the service's sandbox as soon as it can be used. It is tried again until then."`
+	Ready      schema.Command    `key:"ready" doc:"A command that succeeds in the service's sandbox as soon as it can be used, by default the image's HEALTHCHECK. It is tried again until then."`
 	Timeout    time.Duration     `key:"timeout_seconds" rule:"null" doc:"How long it may take until the service is ready, by default a minute."`
 }
 

@@ -29,7 +29,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler/environment"
@@ -187,20 +187,20 @@ type stage struct {
 	args          map[string]string // its arguments
 	user, workdir string
 	shell         []string
-	triggers      bool // it has an ONBUILD
-	commanded     bool // it has a CMD
-	changes       []func(*ocispec.ImageConfig)
+	triggers      []string // its ONBUILD
+	commanded     bool     // it has a CMD
+	changes       []func(*dockerspec.DockerOCIImageConfig)
 	line          int
 }
 
 // configure makes the stage's changes to an image's configuration.
-func (s *stage) configure(c *ocispec.ImageConfig) {
+func (s *stage) configure(c *dockerspec.DockerOCIImageConfig) {
 	for _, change := range s.changes {
 		change(c)
 	}
 }
 
-func (s *stage) change(f func(*ocispec.ImageConfig)) { s.changes = append(s.changes, f) }
+func (s *stage) change(f func(*dockerspec.DockerOCIImageConfig)) { s.changes = append(s.changes, f) }
 
 func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, error) {
 	s := &stage{recipe: r, args: map[string]string{}, shell: []string{"/bin/sh", "-c"}}
@@ -247,25 +247,42 @@ func (r *recipe) base(st instructions.Stage) (string, error) {
 	return name, nil
 }
 
-// from begins the stage with an image or an earlier stage.
-func (s *stage) from(ctx context.Context, base string) error {
+// from begins the stage with an image or an earlier stage, and carries out the ONBUILD of either.
+func (s *stage) from(ctx context.Context, base string) (err error) {
 	if earlier, ok := s.stages[strings.ToLower(base)]; ok {
-		if earlier.triggers {
-			return fmt.Errorf("a stage of one with ONBUILD is %w", errUnsupported)
-		}
 		line := s.line
 		*s = *earlier
 		s.line, s.commanded, s.args, s.env, s.changes = line, false, maps.Clone(s.args), slices.Clone(s.env), slices.Clone(s.changes)
-		return nil
+	} else if base == "scratch" {
+		return s.step(ctx, digest("scratch"), "FROM scratch", func(to *os.File) (layer.Report, error) {
+			return layer.Write(ctx, to, runtime.Changes{}, layer.Budget{Bytes: 1, Entries: 1})
+		})
+	} else {
+		if s.image, err = s.Images.Resolve(ctx, base); err != nil {
+			return err
+		}
+		s.key = digest("base", s.image.Digest)
+		s.user, s.workdir, s.shell, s.triggers = s.image.User, s.image.Workdir, s.image.Shell, s.image.OnBuild
 	}
-	if base == "scratch" {
-		return fmt.Errorf("FROM scratch is %w", errUnsupported)
+	triggers := s.triggers
+	if s.triggers = nil; len(triggers) > 0 {
+		s.change(func(c *dockerspec.DockerOCIImageConfig) { c.OnBuild = nil })
 	}
-	var err error
-	s.image, err = s.Images.Resolve(ctx, base)
-	s.key = digest("base", s.image.Digest)
-	s.user, s.workdir = s.image.User, s.image.Workdir
-	return err
+	for _, text := range triggers {
+		_, _ = fmt.Fprintf(s.Output, "%s:%d: ONBUILD %s\n", s.file, s.line, text)
+		parsed, err := parser.Parse(strings.NewReader(text))
+		if err != nil {
+			return Fault{err}
+		}
+		c, err := instructions.ParseCommand(parsed.AST.Children[0])
+		if err != nil {
+			return Fault{err}
+		}
+		if err := s.do(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func digest(parts ...string) string {
@@ -328,15 +345,16 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 			dir = path.Join("/", s.workdir, dir)
 		}
 		s.workdir = dir
-		s.change(func(c *ocispec.ImageConfig) { c.WorkingDir = dir })
+		s.change(func(c *dockerspec.DockerOCIImageConfig) { c.WorkingDir = dir })
 		return s.directories(ctx, "workdir", s.user, []string{dir})
 	case *instructions.VolumeCommand: // a container of the image has the directories
 		return s.directories(ctx, "volume", "", c.Volumes)
 	case *instructions.UserCommand:
 		s.user = c.User
-		s.change(func(config *ocispec.ImageConfig) { config.User = c.User })
+		s.change(func(config *dockerspec.DockerOCIImageConfig) { config.User = c.User })
 	case *instructions.ShellCommand:
 		s.shell = c.Shell
+		s.change(func(config *dockerspec.DockerOCIImageConfig) { config.Shell = c.Shell })
 	default:
 		return s.describe(c)
 	}
@@ -364,7 +382,7 @@ func (s *stage) set(name, value string) {
 		return slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, name+"=") })
 	}
 	s.env = append(without(s.env), entry)
-	s.change(func(c *ocispec.ImageConfig) { c.Env = append(without(c.Env), entry) })
+	s.change(func(c *dockerspec.DockerOCIImageConfig) { c.Env = append(without(c.Env), entry) })
 }
 
 // describe carries out instructions that change no file and do not affect later steps.
@@ -373,15 +391,15 @@ func (s *stage) describe(c instructions.Command) error {
 	case *instructions.CmdCommand:
 		args := s.arguments(c.ShellDependantCmdLine)
 		s.commanded = true
-		s.change(func(config *ocispec.ImageConfig) { config.Cmd = args })
+		s.change(func(config *dockerspec.DockerOCIImageConfig) { config.Cmd = args })
 	case *instructions.EntrypointCommand:
 		args := s.arguments(c.ShellDependantCmdLine)
-		s.change(func(config *ocispec.ImageConfig) { config.Entrypoint = args })
+		s.change(func(config *dockerspec.DockerOCIImageConfig) { config.Entrypoint = args })
 		if !s.commanded { // the base image's CMD is for its own entry point
-			s.change(func(config *ocispec.ImageConfig) { config.Cmd = nil })
+			s.change(func(config *dockerspec.DockerOCIImageConfig) { config.Cmd = nil })
 		}
 	case *instructions.LabelCommand:
-		s.change(func(config *ocispec.ImageConfig) {
+		s.change(func(config *dockerspec.DockerOCIImageConfig) {
 			labels := map[string]string{}
 			maps.Copy(labels, config.Labels)
 			for _, pair := range c.Labels {
@@ -389,10 +407,14 @@ func (s *stage) describe(c instructions.Command) error {
 			}
 			config.Labels = labels
 		})
-	case *instructions.ExposeCommand, *instructions.HealthCheckCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
-		// They have no effect in a sandbox.
+	case *instructions.HealthCheckCommand:
+		s.change(func(config *dockerspec.DockerOCIImageConfig) { config.Healthcheck = c.Health })
 	case *instructions.OnbuildCommand:
-		s.triggers = true // no other image is made of this one
+		s.triggers = append(slices.Clone(s.triggers), c.Expression)
+		all := s.triggers
+		s.change(func(config *dockerspec.DockerOCIImageConfig) { config.OnBuild = all })
+	case *instructions.ExposeCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
+		// They have no effect in a sandbox.
 	default:
 		return fmt.Errorf("%s is %w", c.Name(), errUnsupported)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/securebench/sbench/harness"
@@ -201,7 +202,7 @@ func TestCommand(t *testing.T) {
 				r.stages["first"] = s
 			}
 		}
-		config := ocispec.ImageConfig{Cmd: []string{"base"}}
+		config := dockerspec.DockerOCIImageConfig{ImageConfig: ocispec.ImageConfig{Cmd: []string{"base"}}}
 		s.configure(&config)
 		if got := strings.Join(slices.Concat(config.Entrypoint, config.Cmd, config.Env), " "); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -234,7 +234,7 @@ func networks(service document.Value) []string {
 // sidecar reads a service beside the task's own sandbox.
 func (t composeReader) sidecar(c *composed, name string, service document.Value, aliases []string) {
 	s := given(map[string]any{
-		"name": name, "aliases": aliases, "env": t.serviceEnv(service, false), "ready": t.composeTest(service.Get("healthcheck").Get("test")),
+		"name": name, "aliases": aliases, "env": t.serviceEnv(service, false), "ready": t.composeTest(service),
 		"entrypoint": t.composeArgs(service.Get("entrypoint")), "command": t.composeArgs(service.Get("command")),
 	})
 	build, image := service.Get("build"), ""
@@ -355,7 +355,7 @@ func (t composeReader) ownService(c *composed, own string, service document.Valu
 	}
 	c.row = given(map[string]any{
 		"user": t.composeText(service.Get("user")), "workdir": t.composeText(service.Get("working_dir")),
-		"entrypoint": given(map[string]any{"command": command, "ready": t.composeTest(service.Get("healthcheck").Get("test"))}),
+		"entrypoint": given(map[string]any{"command": command, "ready": t.composeTest(service)}),
 	})
 }
 
@@ -499,8 +499,10 @@ var (
 	commandEscape = regexp.MustCompile(`(?s)\\(.)`)
 )
 
-// composeTest returns the command of a health check as a list; nil for none.
-func (t composeReader) composeTest(v document.Value) []string {
+// composeTest returns the command of a service's health check as a list; nil for the image's own.
+func (t composeReader) composeTest(service document.Value) []string {
+	check := service.Get("healthcheck")
+	v := check.Get("test")
 	if v.Kind() == document.String {
 		return []string{"sh", "-c", t.composeText(v)}
 	}
@@ -510,7 +512,9 @@ func (t composeReader) composeTest(v document.Value) []string {
 		return args[1:]
 	case len(args) == 2 && args[0] == "CMD-SHELL":
 		return []string{"sh", "-c", args[1]}
-	case len(args) > 0 && args[0] != "NONE":
+	case check.Get("disable").IsTrue() || len(args) > 0 && args[0] == "NONE":
+		return []string{"true"}
+	case len(args) > 0:
 		t.wrong(t.name, v.Line(), "begin it with CMD or CMD-SHELL", "the health check is no command")
 	}
 	return nil

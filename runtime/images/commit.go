@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -51,22 +52,20 @@ func (s *Store) Commit(ctx context.Context, o runtime.Commit) (runtime.Image, er
 
 // commit writes the layers, the configuration and the manifest of an image.
 func (s *Store) commit(ctx context.Context, o runtime.Commit) (ocispec.Descriptor, error) {
-	old, err := s.Conn.Client.ImageService().Get(ctx, o.Base)
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
 	store := s.Conn.Client.ContentStore()
-	manifest, err := images.Manifest(ctx, store, old.Target, platforms.Default())
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	text, err := content.ReadBlob(ctx, store, manifest.Config)
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	var config ocispec.Image
-	if err := json.Unmarshal(text, &config); err != nil {
-		return ocispec.Descriptor{}, err
+	var manifest ocispec.Manifest
+	config := dockerspec.DockerOCIImage{Image: ocispec.Image{Platform: platforms.DefaultSpec(), RootFS: ocispec.RootFS{Type: "layers"}}}
+	if o.Base != "" {
+		old, err := s.Conn.Client.ImageService().Get(ctx, o.Base)
+		if err != nil {
+			return ocispec.Descriptor{}, err
+		}
+		if manifest, err = images.Manifest(ctx, store, old.Target, platforms.Default()); err != nil {
+			return ocispec.Descriptor{}, err
+		}
+		if config, err = readConfig(ctx, store, manifest.Config); err != nil {
+			return ocispec.Descriptor{}, err
+		}
 	}
 	for _, l := range o.Layers {
 		d := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayerZstd, Digest: digest.Digest(l.Digest), Size: l.Size}
@@ -80,6 +79,7 @@ func (s *Store) commit(ctx context.Context, o runtime.Commit) (ocispec.Descripto
 	if o.Change != nil {
 		o.Change(&config.Config)
 	}
+	var err error
 	if manifest.Config, err = writeJSON(ctx, store, ocispec.MediaTypeImageConfig, config, nil); err != nil {
 		return ocispec.Descriptor{}, err
 	}
@@ -90,6 +90,15 @@ func (s *Store) commit(ctx context.Context, o runtime.Commit) (ocispec.Descripto
 		labels[fmt.Sprintf("containerd.io/gc.ref.content.l.%d", i)] = l.Digest.String()
 	}
 	return writeJSON(ctx, store, ocispec.MediaTypeImageManifest, manifest, labels)
+}
+
+// readConfig reads the configuration of an image, with what Docker adds to it.
+func readConfig(ctx context.Context, store content.Provider, at ocispec.Descriptor) (config dockerspec.DockerOCIImage, err error) {
+	text, err := content.ReadBlob(ctx, store, at)
+	if err == nil {
+		err = json.Unmarshal(text, &config)
+	}
+	return config, err
 }
 
 func writeJSON(ctx context.Context, store content.Store, mediaType string, v any, labels map[string]string) (ocispec.Descriptor, error) {

@@ -173,7 +173,11 @@ func (s *Store) prepare(ctx context.Context, img client.Image) (runtime.Image, e
 	fail := func(err error) (runtime.Image, error) {
 		return runtime.Image{}, fmt.Errorf("image %s: %w", img.Name(), daemon.Native(err))
 	}
-	spec, err := img.Spec(ctx)
+	at, err := img.Config(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	spec, err := readConfig(ctx, img.ContentStore(), at)
 	if err != nil {
 		return fail(err)
 	}
@@ -198,11 +202,22 @@ func (s *Store) prepare(ctx context.Context, img client.Image) (runtime.Image, e
 	if len(diffs) == 0 {
 		return fail(errors.New("has no layers"))
 	}
+	shell, health := spec.Config.Shell, []string(nil)
+	if len(shell) == 0 {
+		shell = []string{"/bin/sh", "-c"}
+	}
+	switch check := spec.Config.Healthcheck; {
+	case check == nil || len(check.Test) < 2:
+	case check.Test[0] == "CMD":
+		health = check.Test[1:]
+	case check.Test[0] == "CMD-SHELL":
+		health = slices.Concat(shell, check.Test[1:])
+	}
 	return runtime.Image{
 		Ref: img.Name(), Digest: img.Target().Digest.String(), Platform: spec.OS + "/" + spec.Architecture,
 		ChainID: identity.ChainID(diffs).String(),
-		Env:     slices.Clone(spec.Config.Env), User: spec.Config.User, Workdir: spec.Config.WorkingDir,
-		Entrypoint: slices.Clone(spec.Config.Entrypoint), Command: slices.Clone(spec.Config.Cmd),
+		Env:     spec.Config.Env, User: spec.Config.User, Workdir: spec.Config.WorkingDir,
+		Entrypoint: spec.Config.Entrypoint, Command: spec.Config.Cmd, Health: health, Shell: shell, OnBuild: spec.Config.OnBuild,
 	}, nil
 }
 
