@@ -53,6 +53,8 @@ func TestProgram(t *testing.T) {
 		{"marks in square brackets", starter, "[BEGIN]\n" + whole + "[DONE]", whole},
 		{"a body", starter, "    return a + b", body},
 		{"a body that lost its first indentation", starter, "return a + b", body},
+		{"a body indented by tabs", starter, "\tif a:\n\t\tb += a\n\treturn b\n", starter + "    if a:\n        b += a\n    return b\n"},
+		{"a fence after the speaker's name", starter, "Assistant: ```python\n" + whole + "```\nDone.\n", whole},
 		{"a body in a fence", starter, "```python\nreturn a + b\n```", body},
 		{"a body and a closing fence", starter, "    return a + b\n```\nThis adds.", body},
 		{"a body that lost the indentation of one line", starter, "c = a + b\n    return c\n", starter + "    c = a + b\n    return c\n"},

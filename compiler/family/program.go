@@ -48,7 +48,8 @@ var (
 	space   = regexp.MustCompile(`\p{Zs}`)
 	unseen  = regexp.MustCompile(`\p{Cf}`)
 	// fence matches a line that opens or closes a block: its margin, perhaps of an item of a list, the mark, a language, and more.
-	fence = regexp.MustCompile("^([ \t>]*(?:(?:[-*+]|\\d+[.)])[ \t]+)?)(```+|~~~+)[ \t]*\\{?\\.?([\\w.+#-]*)([^`]*)$")
+	// Words and a colon may stand before a block that it opens.
+	fence = regexp.MustCompile("^(?:[\\p{L} ]+:[ \t]+)?([ \t>]*(?:(?:[-*+]|\\d+[.)])[ \t]+)?)(```+|~~~+)[ \t]*\\{?\\.?([\\w.+#-]*)([^`]*)$")
 	item  = regexp.MustCompile(`[^ \t>]`)
 
 	declaration = regexp.MustCompile(`(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\w*)`)
@@ -62,6 +63,7 @@ var (
 	asserts     = regexp.MustCompile(`(?i)\b(?:assert|expect\(|testing\b|test::)`)
 	result      = regexp.MustCompile(`(?m)^[ \t]*(?:return|yield)\b`)
 	quotes      = regexp.MustCompile(`#|"""|'''|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'`)
+	tabs        = regexp.MustCompile(`(?m)^\t+`)
 	word        = regexp.MustCompile(`[\p{L}\p{N}_]+`)
 )
 
@@ -107,7 +109,7 @@ func (e CodeCompletionEval) blocks(text string, nested, literals bool) []string 
 	for line := range strings.Lines(text) {
 		m := fence.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		switch {
-		case open != nil && m != nil && m[3]+m[4] == "" && strings.HasPrefix(m[2], open[2]) && len(m[1]) <= len(open[1]):
+		case open != nil && m != nil && m[3]+m[4] == "" && strings.HasPrefix(line, m[1]+open[2]) && len(m[1]) <= len(open[1]):
 			closed()
 		case open != nil:
 			lines = append(lines, strings.TrimPrefix(strings.TrimPrefix(line, open[1]), strings.TrimRight(open[1], " \t")))
@@ -327,6 +329,9 @@ func placed(code, starter, name string) string {
 	}
 	if m := regexp.MustCompile(`(?m)^class[ \t]+(\w+).*\n(?:(?:[ \t].*)?\n)*?[ \t]+(?:async[ \t]+)?def[ \t]+` + name + `\b`).FindStringSubmatch(code); m != nil {
 		return strings.TrimRight(code, "\n") + "\n" + name + " = " + m[1] + "()." + name + "\n"
+	}
+	if !tabs.MatchString(starter) {
+		code = tabs.ReplaceAllStringFunc(code, func(s string) string { return strings.Repeat("    ", len(s)) })
 	}
 	return strings.TrimRight(starter, " \t\n") + "\n" + indented(code, indent)
 }
