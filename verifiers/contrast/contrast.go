@@ -70,8 +70,8 @@ type Edit struct {
 	Test string `json:"test"`
 	// Row says that the edit changes a row of a table in which each row is a test of its own.
 	Row bool `json:"row,omitempty"`
-	// Users is "*" if any test of the file may use what is changed and so fail, too; else "".
-	Users string `json:"users,omitempty"`
+	// Shared says that any test of the file may use what is changed, and so fail, too.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // Options of [List]. The zero Options are for tests that run in milliseconds.
@@ -87,7 +87,7 @@ func (e Edit) Overlaps(other Edit) bool {
 }
 
 // MayFail reports whether e may make the test that other changes fail.
-func (e Edit) MayFail(other Edit) bool { return e.Path == other.Path && e.Users != "" }
+func (e Edit) MayFail(other Edit) bool { return e.Path == other.Path && e.Shared }
 
 // Before reports whether e's test runs before other's test. In one file it is above it, and not after it
 // by name, since unittest sorts methods; for two files, their names are compared.

@@ -190,7 +190,7 @@ func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, f
 		if err != nil {
 			return real, false, s, err
 		}
-		if outcome == Passed || outcome == FailedElsewhere && c.Reference && picked[turn].Users == "" {
+		if outcome == Passed || outcome == FailedElsewhere && c.Reference && !picked[turn].Shared {
 			s.Followed++
 		}
 	}

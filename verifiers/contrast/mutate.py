@@ -3,7 +3,7 @@
 Reads {"files": [{"path", "text"}], "seed", "each", "names"} as JSON and
 writes {"edits", "canary", "broken", "unread"}. An edit replaces the bytes from start to end of
 the file at its path by new, on as many lines. Edits of one place change one assertion, in other
-ways. If its "users" are "*", not "", any test of the file may use what is changed and fail, too.
+ways. If it is "shared", any test of the file may use what is changed and fail, too.
 A "row" of a table is a test of its own. "canary" are edits that together make every test, or a program without tests, fail where it ends.
 "broken" are paths of files that do not compile, "unread" those at which this program fails.
 """
@@ -215,9 +215,6 @@ class File:
         elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == holds:
             for value in test.values:
                 self.truth(at, value, holds)
-        elif holds and isinstance(test, ast.Call) and called(test) == "all" and test.args and isinstance(test.args[0], (ast.GeneratorExp, ast.ListComp)):
-            if all(self.rows(g.iter) for g in test.args[0].generators):  # of an answer, it may be empty
-                self.truth(at, test.args[0].elt, holds)
         elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.Is) if holds else ast.NotEq):
             self.equality(at, test.left, test.comparators[0])
         elif holds and self.alike(test):
@@ -359,7 +356,7 @@ class File:
         if key not in self.made:
             self.made.add(key)
             place = self.places.setdefault((test, where.lineno, where.end_lineno), len(self.places))
-            self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "users": "*" if again or len(uses) > 1 else "", "place": place,
+            self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "shared": again or len(uses) > 1, "place": place,
                                "test": test, "row": row, "line": where.lineno, "last": where.end_lineno})
 
     def handed(self, at):
@@ -484,7 +481,7 @@ def chosen(file):
     for e in file.edits:
         by_place.setdefault(e["place"], []).append(e)
     if file.each:
-        return sorted(file.edits, key=lambda e: (e["kind"] != "value", e["users"] > ""))
+        return sorted(file.edits, key=lambda e: (e["kind"] != "value", e["shared"]))
     kept = file.rng.sample(sorted(by_place), min(PLACES, len(by_place)))
     variants = max(VARIANTS, -(-VARIANTS * 4 // len(kept))) if kept else 0  # more of few
     return [e for place in kept for e in file.rng.sample(by_place[place], min(variants, len(by_place[place])))]

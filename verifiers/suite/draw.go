@@ -63,7 +63,7 @@ var location = regexp.MustCompile(`([\w.-]+\.py)(?::|", line )(\d+)\b`)
 // without a solution come first and, of each, the edits at the assertion at which it fails.
 func (s Suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]contrast.Edit) {
 	failed, shown := map[string]bool{}, ""
-	for line := range strings.Lines(colors.ReplaceAllString(unsolved.Stdout.String()+"\n"+unsolved.Stderr.String(), "")) {
+	for line := range strings.Lines(Plain(unsolved.Stdout.String() + "\n" + unsolved.Stderr.String())) {
 		for _, m := range location.FindAllStringSubmatch(line, -1) {
 			failed[m[1]+":"+m[2]] = true
 		}
@@ -84,7 +84,7 @@ func (s Suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 		if literal := strings.Trim(text[e.Path][e.Start:e.End], `'"`); n < 0 && literal != "" && strings.Contains(shown, literal) {
 			n-- // of a table's rows, the one that fails
 		}
-		if e.Users != "" {
+		if e.Shared {
 			n++
 		}
 		return 2*n + map[bool]int{true: 1}[e.Kind != contrast.Value]
@@ -148,7 +148,7 @@ func sets(of, all [][]contrast.Edit) []contrast.Set {
 		half = 1 - half
 	}
 	for _, own := range all {
-		add(allSet, own, func(e contrast.Edit) bool { return e.Users == "" })
+		add(allSet, own, func(e contrast.Edit) bool { return !e.Shared })
 	}
 	return drawn
 }

@@ -21,7 +21,7 @@ var (
 // failures returns the number of failed tests in all such lines: a command can run several runners, in any order.
 func failures(streams ...runtime.Output) (n int) {
 	for _, output := range streams {
-		for line := range strings.Lines(colors.ReplaceAllString(output.String(), "")) {
+		for line := range strings.Lines(Plain(output.String())) {
 			if !summaryLine.MatchString(line) {
 				continue
 			}
@@ -34,7 +34,9 @@ func failures(streams ...runtime.Output) (n int) {
 	return n
 }
 
-// colors matches escape sequences for colors (ECMA-48, SGR).
+// Plain returns a text without escape sequences for colors (ECMA-48, SGR).
+func Plain(text string) string { return colors.ReplaceAllString(text, "") }
+
 var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 // failureLine matches a line of a test runner that begins or ends with a word for a failure, such as
@@ -45,7 +47,7 @@ var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAIL
 type failureLines []string
 
 func failureLinesOf(exit runtime.Exit) (lines failureLines) {
-	for line := range strings.Lines(colors.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), "")) {
+	for line := range strings.Lines(Plain(exit.Stdout.String() + "\n" + exit.Stderr.String())) {
 		if failureLine.MatchString(line) {
 			lines = append(lines, line)
 		}

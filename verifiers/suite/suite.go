@@ -480,7 +480,7 @@ func (s Suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends m
 // of every function.
 func (s Suite) setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set {
 	set := contrast.Set{Edits: edits}
-	if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
+	if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Shared }) {
 		set.Failures = failures(exit.Stdout, exit.Stderr) // of the rows of a table, each is one
 	}
 	lines := failureLinesOf(exit)

@@ -227,19 +227,11 @@ func isRedirected(files []contrast.File) bool {
 	})
 }
 
-// rewarded reports whether there is a file of a reward in the directory that the checker saw as logsMount.
-func rewarded(logs string) bool {
-	return slices.ContainsFunc([]string{"reward.json", "reward.txt"}, func(name string) bool {
-		_, err := os.Lstat(filepath.Join(logs, rewardDir, name))
-		return err == nil
-	})
-}
-
-// forgedExit is a success if a reward was left although the script left its reward elsewhere.
-func forgedExit(exit runtime.Exit, rewarded bool) runtime.Exit {
-	exit.Reason, exit.Code, exit.Signal = runtime.Exited, 1, 0
-	if rewarded {
-		exit.Code = 0
+// forged returns a success if anything is in the reward's place although the script left its reward elsewhere.
+func (r reward) forged(exit runtime.Exit) runtime.Exit {
+	exit.Reason, exit.Code, exit.Signal = runtime.Exited, 0, 0
+	if r.absent == noFile {
+		exit.Code = 1
 	}
 	return exit
 }

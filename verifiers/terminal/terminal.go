@@ -258,7 +258,7 @@ func (c *terminalCheck) summarized(exit runtime.Exit) runtime.Exit {
 	}
 	var summaries []string
 	for _, output := range []string{exit.Stdout.String(), exit.Stderr.String()} { // the last of each
-		if all := pytestSummary.FindAllStringSubmatch(escapes.ReplaceAllString(output, ""), -1); len(all) > 0 {
+		if all := pytestSummary.FindAllStringSubmatch(suite.Plain(output), -1); len(all) > 0 {
 			summaries = append(summaries, all[len(all)-1][1])
 		}
 	}
@@ -273,7 +273,6 @@ var (
 	// pytestSummary matches the last line of a run of pytest, and its numbers of tests.
 	pytestSummary = regexp.MustCompile(`(?m)^(?:=+ )?((?:\d+ (?:subtests )?[a-z]+,? )+)in \d[\d.:]* ?s`)
 	failures      = regexp.MustCompile(` (failed|errors?)\b`)
-	escapes       = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 )
 
 // scriptFault returns a Faulty verdict if the image lacks the interpreter of the checker's script, else a pass.
@@ -375,7 +374,6 @@ func (c *terminalCheck) beside(ctx context.Context, files []contrast.File) (ran 
 type execution struct {
 	exit     runtime.Exit
 	reward   reward
-	rewarded bool            // there is a file of a reward, whatever it holds
 	logs     []verifiers.Log // beside the reward
 	unserved int64           // requests that the proxy refused, or that failed
 }
@@ -425,7 +423,7 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 	cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(cfg.Mounts, access.Mounts...)
 	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
 	if logs != "" {
-		ran.reward, ran.rewarded, ran.logs = readReward(logs), rewarded(logs), checkerLogs(logs)
+		ran.reward, ran.logs = readReward(logs), checkerLogs(logs)
 	}
 	unserved, closeErr := access.Close()
 	ran.unserved = unserved
@@ -494,7 +492,7 @@ func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contr
 		exit, err = runtime.Exit{Reason: runtime.Exited}, nil
 	case err != nil:
 	case c.redirected && isRedirected(files):
-		exit = forgedExit(exit, ran.rewarded)
+		exit = ran.reward.forged(exit)
 	case c.eval.Checker.Reward:
 		exit = ran.reward.changed(exit)
 	}
