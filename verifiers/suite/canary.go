@@ -22,7 +22,7 @@ func (s Suite) broken(drawn contrast.Calibration) []contrast.File {
 	for i, f := range files {
 		text, err := contrast.Apply(f, drawn.Canary...)
 		switch {
-		case !isPython(f):
+		case !IsPython(f):
 			if text = brokenText(f); text == brokenData && languageOf(f) != "" && tested[languageOf(f)] {
 				text = f.Text // without it, the tests would not be compiled, and no candidate would run
 			}
@@ -119,11 +119,11 @@ func ending(text, line string) string {
 // candidate's input, a shell script may end before what is put at its end, and a program may lack a file in C without main.
 func IsCode(f contrast.File) bool {
 	ext, text := strings.ToLower(path.Ext(f.Path)), brokenText(f)
-	return isPython(f) || text != brokenData && !strings.HasPrefix(text, endsC) && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)
+	return IsPython(f) || text != brokenData && !strings.HasPrefix(text, endsC) && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)
 }
 
-// isPython reports whether a file is a program in Python, by its name or its first line.
-func isPython(f contrast.File) bool {
+// IsPython reports whether a file is a program in Python, by its name or its first line.
+func IsPython(f contrast.File) bool {
 	ext := path.Ext(f.Path)
 	return ext == ".py" || ext == "" && pythonProgram.MatchString(f.Text)
 }

@@ -16,7 +16,7 @@ import (
 
 // draw lists the changes of the tests and draws the sets of a candidate's runs.
 func (s Suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
-	python := slices.DeleteFunc(slices.Concat(s.Files, s.Others), func(f contrast.File) bool { return !isPython(f) })
+	python := slices.DeleteFunc(slices.Concat(s.Files, s.Others), func(f contrast.File) bool { return !IsPython(f) })
 	if len(python) == 0 {
 		return c, nil
 	}

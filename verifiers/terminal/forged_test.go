@@ -266,6 +266,23 @@ func TestForgedBesideProcesses(t *testing.T) {
 	}
 }
 
+// TestScriptInPython: a candidate must fail a checker that is one script in Python, which was made to fail.
+func TestScriptInPython(t *testing.T) {
+	w := newForgedWorld(t)
+	filetest.Write(t, w.dir, map[string]string{
+		"hidden/script/check.py": "#!/usr/bin/env python3\n\"\"\"Checks the sum.\"\"\"\nimport os, sys\nsys.path.insert(0, os.getcwd())\nfrom solve import add\nsys.exit(add(2, 3) != 5)\n",
+	})
+	store, eval := contrast.NewStore(""), sourced("script", "script/check.py")
+	for _, reference := range []bool{true, false} {
+		if v := w.leavings(t, store, honestProgram, eval, reference); v.Assurance != verifiers.Executed || v.Metadata["canary"] != "failed" {
+			t.Errorf("honest: %s %q, canary %v\n%s%s", v.Status, v.Reason, v.Metadata["canary"], v.Stdout.String(), v.Stderr.String())
+		}
+	}
+	if v := w.leavings(t, store, "echo 'import os; os._exit(0)' > solve.py", eval, false); v.Reason != "passes_broken_tests" {
+		t.Errorf("forged: %s %q, canary %v", v.Status, v.Reason, v.Metadata["canary"])
+	}
+}
+
 // TestCheckerFaults: a fault of the pack or the image is an error with a reason of its
 // own, whatever the candidate.
 func TestCheckerFaults(t *testing.T) {

@@ -503,7 +503,7 @@ func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contr
 func (c *terminalCheck) testsInImage() bool { return c.separate && c.eval.Checker.Path == "" }
 
 // hiddenTests finds the hidden files of a suite, which are staged in dir or in the checker's own image: the tests in
-// Python or, if there are none, all but the checker's script. It returns all that can be changed.
+// Python or, if there are none, all but a checker's script in another language. It returns all that can be changed.
 func (c *terminalCheck) hiddenTests(ctx context.Context, dir string, s *suite.Suite) (all []contrast.File, err error) {
 	_, at := c.tests()
 	if c.testsInImage() {
@@ -536,7 +536,7 @@ func (c *terminalCheck) hiddenTests(ctx context.Context, dir string, s *suite.Su
 		if own || shell {
 			command += "\n" + f.Text
 		}
-		if len(s.Files) == 0 && !own {
+		if len(s.Files) == 0 && (!own || suite.IsPython(f) && !checker.Reward) { // others may succeed, or leave a reward, before their end
 			s.Others = append(s.Others, f)
 		}
 	}
