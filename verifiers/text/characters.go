@@ -127,10 +127,10 @@ var (
 	article = expression(`^(?:the|an?) `)
 )
 
-// forms returns a plain text in the forms that are compared one after another: as it is, without
-// differences in case, and without what surrounds it, an article, and spaces beside symbols.
-func forms(s string) [3]string {
+// forms returns a plain text in the forms that are compared one after another: as it is, and without differences in
+// case, what surrounds it, an article, and spaces beside symbols.
+func forms(s string) [2]string {
 	line := strings.Join(strings.Fields(s), " ")
 	last := article().ReplaceAllString(tight().ReplaceAllString(unaccented(bare(fold(line))), "$1"), "")
-	return [3]string{line, fold(line), cmp.Or(last, fold(line))}
+	return [2]string{line, cmp.Or(last, fold(line))}
 }

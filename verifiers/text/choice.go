@@ -38,7 +38,7 @@ func (c Choice) Judge(text string) Verdict {
 // A ballot holds the choices in the forms in which texts name them.
 type ballot struct {
 	labels int
-	forms  [][3]string
+	forms  [][2]string
 	words  [][]token
 }
 
@@ -102,7 +102,7 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	line = concluded().ReplaceAllString(strings.Join(said, "; "), "$1")
 	isBare = len(tokenize(line).words) == 0
 	texts, labels := marksOf(line, firstMark), marksOf(line, labelMark)
-	if len(labels) == 2 && b.forms[labels[0]][2] == string(rune('a'+labels[1])) { // "A) B" if B is the text of A
+	if len(labels) == 2 && b.forms[labels[0]][1] == string(rune('a'+labels[1])) { // "A) B" if B is the text of A
 		labels = labels[:1]
 	}
 	isLabel := isBare && len(labels) == 1 && (len(texts) == 0 || slices.Contains(texts, labels[0]))

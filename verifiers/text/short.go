@@ -16,10 +16,10 @@ type Short struct {
 }
 
 var (
-	// closed is the end of a sentence or of a line that leads to the next; begun is the start of a
-	// heading, a quotation or an item.
+	// closed is the end of a sentence. other is the first line of a text that is no answer: a sentence of more than two
+	// words, an exclamation, what leads to the next line, a heading, a quotation, an item or an equation.
 	closed = expression(`\p{L}.*[.!?:]["')]*$`)
-	begun  = expression(`^(?:[#>|+•*-]|\d+[.)]\s)|=`)
+	other  = expression(`^(?:[#>|+•*-]|\d+[.)]\s)|=|[!?:]["')]*$|(?:\S\s.*){2}\.["')]*$`)
 	// reply is "yes" or "no" before an explanation.
 	reply = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])"? ?(?:[,.;:!(]|-|because |です|입니다|$)`)
 	// hasSymbols matches what words do not have: other symbols, or a sign within a formula, such as "x+1" or "3-4i".
@@ -36,7 +36,7 @@ var (
 func (s Short) Judge(text string) Verdict {
 	read, rule := place(text, s.Pattern, func(lines []string) (string, Rule) {
 		first, last := lines[0], lines[len(lines)-1] // "Canberra⏎It was founded in 1913."
-		if !closed().MatchString(first) && !begun().MatchString(first) && closed().MatchString(last) {
+		if !other().MatchString(first) && closed().MatchString(last) {
 			return first, FirstLine
 		}
 		return last, LastLine
@@ -52,12 +52,12 @@ func (s Short) reason(read string) string {
 		a = plain(clean(a))
 		want, said := forms(a), tokenize(a)
 		switch {
-		case got[1] == want[1], got[2] == want[2]:
+		case got[1] == want[1]:
 			return ""
 		case reply().FindString(want[1]) == want[1]:
 			worst = min(worst, replied(fold(read), want[1]))
 		case len(said.words) == 0:
-		case len(said.words) == 1 && said.words[0].isNumber, !hasSymbols().MatchString(want[2]), strings.Contains(got[2], want[2]) && !strings.Contains(got[2], "-"+want[2]):
+		case len(said.words) == 1 && said.words[0].isNumber, !hasSymbols().MatchString(want[1]), strings.Contains(got[1], want[1]) && !strings.Contains(got[1], "-"+want[1]):
 			accepted = append(accepted, said)
 		}
 	}
