@@ -76,9 +76,6 @@ var (
 	computed   = expression(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
 	item       = expression(`^[^\p{L}\p{N}]*[A-Z](?:[).:\]]| -)`)
 	lowerLabel = expression(`^[^\p{L}]*(?:(?i:option|choice|answer) )?[([]?[a-z](?:[).:\]]|[^\p{L}\p{N}=+^-]*$)`)
-	capital    = expression(`(?:^|[^\p{Latin}\p{M}\p{N}'-]_*)([A-Z])`)
-	// noLabel is a letter that is a word or a part of one: "A planet", "I think", "A's".
-	noLabel = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.[\p{Latin}\p{M}\p{N}'^=+/]|.-\w)`)
 	// head is a label at the start of a line, and the text of a choice if no other word is between them.
 	head      = expression(`^[^\p{L}\p{N}` + textRange + labelRange + `]*([` + labelRange + `])([^\p{L}\p{N}` + textRange + labelRange + `]*)([` + textRange + `]?)`)
 	concluded = expression(`^.*` + so + `(.*[` + textRange + labelRange + `].*)$`)
@@ -97,7 +94,7 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	}
 	var said []string
 	for part := range strings.SplitSeq(line, "\n") {
-		said = append(said, affirmed(explained(b.labelled(tokenize(part).marked(b.words, nil)))))
+		said = append(said, affirmed(explained(tokenize(part).marked(b.words, b.labels, nil))))
 	}
 	line = concluded().ReplaceAllString(strings.Join(said, "; "), "$1")
 	isBare = len(tokenize(line).words) == 0
@@ -144,16 +141,4 @@ func explained(line string) string {
 		return ""
 	}
 	return label
-}
-
-func (b ballot) labelled(line string) string {
-	var out strings.Builder
-	end := 0
-	for _, m := range capital().FindAllStringSubmatchIndex(line, -1) {
-		if i := rune(line[m[2]] - 'A'); int(i) < b.labels && !noLabel().MatchString(line[m[2]:]) {
-			out.WriteString(line[end:m[2]] + string(labelMark+i))
-			end = m[3]
-		}
-	}
-	return out.String() + line[end:]
 }

@@ -29,7 +29,7 @@ func (f Free) reason(read string) string {
 	for _, phrase := range slices.Concat(f.Accepted, f.Rejected) {
 		words = append(words, wordsOf(phrase))
 	}
-	marked := said.marked(words, nil)
+	marked := said.marked(words, 0, nil)
 	best := func(phrases []string, first int) (score float64) {
 		for i, phrase := range phrases {
 			if strings.ContainsRune(marked, firstMark+rune(first+i)) || len(words[first+i]) == 0 && strings.Contains(said.text, plain(clean(phrase))) {

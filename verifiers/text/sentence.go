@@ -28,6 +28,7 @@ var (
 	conclusion   = expression(so)
 	explanation  = expression(because)
 	separator    = expression(`[,;]["\s](?:and\s|und\s|et\s|y\s|e\s)?|` + and)
+	notLabel     = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.['^=+/]|.-\w)`)
 	conjunction  = expression(and)
 )
 
@@ -68,8 +69,8 @@ func affirmed(s string) string {
 // without a mark. A clause that begins with such a word belongs to what precedes it.
 func isOpen(s string) bool { return openness().MatchString(remark().ReplaceAllString(s, "$1")) }
 
-// marked returns the text with marks in place of the longest phrases that begin at each word.
-func (s sentence) marked(phrases [][]token, tolerance *big.Rat) string {
+// marked returns the text with marks in place of the longest phrases that begin at each word, and of labels.
+func (s sentence) marked(phrases [][]token, labels int, tolerance *big.Rat) string {
 	var b strings.Builder
 	isSame := func(a, b token) bool { return same(a, b, tolerance) }
 	end := 0 // of what is written
@@ -85,6 +86,9 @@ func (s sentence) marked(phrases [][]token, tolerance *big.Rat) string {
 			}
 			marks += string(firstMark + rune(i))
 		}
+		if label := s.label(from, labels); longest == 0 && label >= 0 {
+			longest, marks = 1, string(labelMark+label)
+		}
 		if longest > 0 {
 			b.WriteString(s.text[end:s.words[from].from] + marks)
 			from += longest - 1
@@ -92,6 +96,17 @@ func (s sentence) marked(phrases [][]token, tolerance *big.Rat) string {
 		}
 	}
 	return b.String() + s.text[end:]
+}
+
+// label returns the index of the choice that a word labels, -1 for none. It is a capital letter that is a word,
+// but for "A planet" and "I think".
+func (s sentence) label(word, labels int) rune {
+	w := s.words[word]
+	label := rune(s.text[w.from] - 'A')
+	if w.to-w.from > 1 || label < 0 || label >= rune(labels) || notLabel().MatchString(s.text[w.from:]) || w.from > 0 && strings.ContainsAny(s.text[w.from-1:w.from], "0123456789-^") {
+		return -1
+	}
+	return label
 }
 
 // marksOf returns the numbers of the marks from first on in a marked text, each once.

@@ -86,7 +86,7 @@ func replied(line, want string) string {
 // judge judges a sentence for one accepted answer. No other number than a numeric answer may follow the last
 // "=" or "so", but for numbers in brackets or of the question, and a day beside a year.
 func (s Short) judge(said, accepted sentence, question []token) string {
-	rest, first := affirmed(said.marked([][]token{accepted.words}, s.Tolerance)), accepted.words[0]
+	rest, first := affirmed(said.marked([][]token{accepted.words}, 0, s.Tolerance)), accepted.words[0]
 	words := slices.DeleteFunc(slices.Clone(accepted.words), func(t token) bool { return t.isNumber })
 	isNumber, isRow := first.isNumber && len(words) == len(accepted.words)-1, len(words) == 0 && len(accepted.words) > 1
 	if isNumber && len(words) == 0 { // "5 km/h" is not 5 km

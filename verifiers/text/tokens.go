@@ -23,7 +23,7 @@ type token struct {
 
 const (
 	spaceless = `\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}` // scripts without spaces
-	letter    = `(?:[^\P{L}` + spaceless + `]|[\p{M}\p{N}])`
+	letter    = `(?:[^\P{L}\p{Hangul}` + spaceless + `]|[\p{M}\p{N}])`
 )
 
 var (
@@ -36,7 +36,7 @@ var (
 	// tokenForm is an ordinal; all that can be one number, which is read by value, and what multiplies
 	// it; or a word: "isn't", "well-known", "c++", "h2o", "cm^2".
 	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:-?[√±<>≤≥≠][ (]{0,2})?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?(?: ?‰)?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
-		`[` + spaceless + `]\p{M}*|` + letter + `*[^\P{L}x-z]\^-?\d+\b|` + letter + `+(?:['-]` + letter + `+)*(?:\+\+|#|\+\B)?`)
+		`[` + spaceless + `]\p{M}*|\p{Hangul}+|` + letter + `*[^\P{L}x-z]\^-?\d+\b|` + letter + `+(?:['-]` + letter + `+)*(?:\+\+|#|\+\B)?`)
 )
 
 func wordsOf(s string) []token { return tokenize(plain(clean(s))).words }
