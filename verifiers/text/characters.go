@@ -21,6 +21,7 @@ var (
 // clean returns s in NFKC, without invisible and private characters, and with one kind each of punctuation, digits
 // and line breaks. "10²" does not become 102, nor "1½" or "1\frac12" 11/2.
 func clean(s string) string {
+	s = html.UnescapeString(s) // before private characters are removed
 	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(fullWidth.Replace(s), "^$0"), "$1 $2")
 	return unify(norm.NFKC.String(unify(s)))
 }
@@ -93,7 +94,6 @@ var (
 
 // plain returns a clean text without markup and the dots of initials.
 func plain(s string) string {
-	s = html.UnescapeString(s)
 	for range 2 { // one may be within another
 		s = symbols.Replace(s)
 		for _, m := range markups {

@@ -83,9 +83,8 @@ var (
 	led = expression(`^["')\]]*(?:[.:;(]| -)`)
 )
 
-// read returns the choices that an answer names, by a label that is set off, or else by a text, or
-// else by any label: several only if one text fits all of them. If there are none, it returns the
-// reason. isBare reports whether the answer has no other words.
+// read returns the choices that an answer names, by a label or else by a text: several only if one text fits all of
+// them. If there are none, it returns the reason. isBare reports whether the answer has no other words.
 func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	line := lowerLabel().ReplaceAllStringFunc(strings.Trim(s, "' "), strings.ToUpper)
 	equal := b.equal(s)
@@ -128,7 +127,7 @@ func explained(line string) string {
 	switch {
 	case text != "" && marksOf(text, firstMark)[0] == marksOf(label, labelMark)[0]:
 		line = label + strings.NewReplacer(".", "", ":", "", " -", "").Replace(between) + text + rest
-	case text != "" && (len(tokenize(line).words) == 0 || !led().MatchString(between)):
+	case text != "" && len(tokenize(line).words) == 0:
 		return line
 	default:
 		rest = between + text + rest
@@ -137,7 +136,7 @@ func explained(line string) string {
 		return sentences(line)[0]
 	}
 	first := tokenize(sentences(strings.TrimLeft(rest, " .:;-)"))[0])
-	if denial().MatchString(between) || len(first.words) < 5 && !strings.ContainsFunc(first.text, isMark) && denial().MatchString(first.text) {
+	if len(first.words) < 5 && !strings.ContainsFunc(first.text, isMark) && denial().MatchString(first.text) {
 		return ""
 	}
 	return label

@@ -28,7 +28,7 @@ var (
 	conclusion   = expression(so)
 	explanation  = expression(because)
 	separator    = expression(`[,;]["\s](?:and\s|und\s|et\s|y\s|e\s)?|` + and)
-	notLabel     = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.['^=+/]|.-\w)`)
+	notLabel     = expression(`^(?:A [b-df-hj-np-z]|I [a-z])`)
 	conjunction  = expression(and)
 )
 
@@ -102,8 +102,8 @@ func (s sentence) marked(phrases [][]token, labels int, tolerance *big.Rat) stri
 // but for "A planet" and "I think".
 func (s sentence) label(word, labels int) rune {
 	w := s.words[word]
-	label := rune(s.text[w.from] - 'A')
-	if w.to-w.from > 1 || label < 0 || label >= rune(labels) || notLabel().MatchString(s.text[w.from:]) || w.from > 0 && strings.ContainsAny(s.text[w.from-1:w.from], "0123456789-^") {
+	label := rune(s.text[w.from]) - 'A'
+	if w.to-w.from > 1 || label < 0 || label >= rune(labels) || notLabel().MatchString(s.text[w.from:]) {
 		return -1
 	}
 	return label
@@ -133,7 +133,7 @@ func isList(s, answer string, question []token) bool {
 		switch isMarked := strings.ContainsFunc(part, isMark); {
 		case len(words) == 0 && isMarked:
 			items++
-		case len(words) == 0 || len(words) > 3 || isMarked || words[0].isNumber || conclusion().MatchString(part) || article().MatchString(strings.TrimSpace(part)):
+		case len(words) == 0 || len(words) > 3 || isMarked || conclusion().MatchString(part):
 		case upper && strings.IndexFunc(part, unicode.IsLower) == words[0].from:
 		case !slices.ContainsFunc(words, func(w token) bool { return has(question, w) }):
 			items++
