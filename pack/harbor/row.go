@@ -329,6 +329,7 @@ var (
 
 // ownPrograms returns the paths of programs and modules that the task is about. Instruction and solution both name them, and
 // the Dockerfile puts them there without fetching them, or they are below /usr/local and the build context has their source.
+// Those that the Dockerfile puts there and the solution removes need not be in the instruction.
 func (p terminalTask) ownPrograms(instruction string) (all []string) {
 	var paths []string
 	for _, m := range placed.FindAllSubmatch(continued.ReplaceAll(p.dockerfile(), []byte(" ")), -1) {
@@ -345,7 +346,9 @@ func (p terminalTask) ownPrograms(instruction string) (all []string) {
 	}
 	for _, at := range paths {
 		word := regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(stem(at)) + `($|[^\w-])`)
-		if systemFile.MatchString(at) && !systemFile.MatchString("/"+stem(at)+"/") && word.MatchString(instruction) && matches(p.solution, word) {
+		removal := regexp.MustCompile(`(?m)\b(rm|unlink)\s([^;&|\n]*\s)?["']?` + regexp.QuoteMeta(at) + `["']?($|[\s;&|])`)
+		about := word.MatchString(instruction) && matches(p.solution, word) || matches(p.solution, removal)
+		if about && systemFile.MatchString(at) && !systemFile.MatchString("/"+stem(at)+"/") {
 			all = append(all, at)
 		}
 	}
