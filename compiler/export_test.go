@@ -158,6 +158,7 @@ func jsonOf(s *schema.Schema) (js object) {
 	js.add(text.NonEmpty, "minLength", 1)
 	js.add(text.Pattern != "" || text.NonBlank, "pattern", cmp.Or(text.Pattern, `\S`))
 	js.add(number.Min != nil, "minimum", number.Min)
+	js.add(number.Max != nil, "maximum", number.Max)
 	js.add(number.Above != nil, "exclusiveMinimum", number.Above)
 	js.add(array.Min > 0, "minItems", array.Min)
 	js.add(array.Max > 0, "maxItems", array.Max)

@@ -17,13 +17,7 @@ const maxQuestions = 4096
 // SplitField is the field of eval with a split check. It is hidden.
 func SplitField() schema.Field {
 	fields := schema.Fields(Split{}, schema.Rules{
-		"questions": func(s *schema.Schema) {
-			s.Check = func(c *schema.Checker, v document.Value) {
-				if n, ok := v.Int64(); !ok || n > maxQuestions {
-					c.Errorf(v, "", "expected at most %d questions, found %s", maxQuestions, v.Raw())
-				}
-			}
-		},
+		"questions": func(s *schema.Schema) { s.Number.Max = new(float64(maxQuestions)) },
 		"driver": func(s *schema.Schema) { // its sandbox has the task's image
 			s.Object.Fields = slices.DeleteFunc(s.Object.Fields, func(f schema.Field) bool { return f.Name == "image" })
 		},

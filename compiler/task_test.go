@@ -191,7 +191,7 @@ func TestTextEvals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eval := family.FreeResponseOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"free_response","input":{"prompt":"p"},"eval":{"rubric":`+test.rubric+`,"reference_answer":"r"}}`))
-			if eval.Structured != (test.reason == "") || eval.Reason != test.reason || eval.ReferenceAnswer.Reveal() != "r" {
+			if eval.Reason != test.reason || eval.ReferenceAnswer.Reveal() != "r" {
 				t.Errorf("%+v", eval)
 			}
 			must.Equal(t, test.want, eval.Rubric.Reveal())

@@ -100,7 +100,7 @@ func TestValidateAgreesWithRun(t *testing.T) {
 		{"image of a row", rows(terminalRow("a", `, "environment": {"image": "UPPER"}`)), nil, "names no image"},
 		{"workdir taken", manifest("{image: " + image + ", workdir: /tests/x}"), nil, "is taken by the sandbox itself"},
 		{"too little memory", manifest("{image: " + image + ", resources: {memory: 1m}}"), nil, "less than the least"},
-		{"too many processes", manifest("{image: " + image + ", resources: {pids: 5000000}}"), nil, "expected a number from"},
+		{"too many processes", manifest("{image: " + image + ", resources: {pids: 5000000}}"), nil, "expected an integer from 1 to 4194304"},
 		{"too few cores", runtimeOf("limits: {cpus: 0.001}"), nil, "expected a number from"},
 		{"too little memory for all", runtimeOf("limits: {memory: 1m}"), nil, "less than the least"},
 		{"tab", map[string]string{"manifest.yaml": "id: p\nversion: 1\ndefaults:\n\tfamily: terminal_task\n"}, nil, "a tab"},

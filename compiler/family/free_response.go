@@ -74,7 +74,7 @@ func containsAny() *schema.Object {
 		schema.Required("type", schema.Enum("The kind of rubric.", ContainsAny)),
 		schema.Required("accepted_answers", &schema.Schema{Array: &schema.Array{Items: phrase, Min: 1}, Doc: "phrases, each of them enough"}),
 		schema.Optional("rejected_answers", schema.List("", phrase)),
-		schema.Optional("min_token_f1", &schema.Schema{Number: &schema.Number{Min: new(0.0)}}),
+		schema.Optional("min_token_f1", &schema.Schema{Number: &schema.Number{Min: new(0.0), Max: new(1.0)}}),
 	}}
 }
 
@@ -90,10 +90,7 @@ func checkRubric(c *schema.Checker, v document.Value) {
 		})
 		return
 	}
-	sound, f1 := c.CheckObject(containsAny(), v), v.Get("min_token_f1")
-	if n, _ := f1.Float64(); sound && n > 1 {
-		c.Errorf(f1, "", "expected a number from 0 to 1, found %s", f1.Raw())
-	}
+	c.CheckObject(containsAny(), v)
 }
 
 // Rubric is a structured rubric, of type contains_any.
@@ -106,10 +103,7 @@ type Rubric struct {
 // FreeResponseEval is what is needed to verify a free_response task.
 type FreeResponseEval struct {
 	Prompt string `key:"prompt"`
-	// Structured reports whether Rubric is set. Otherwise the record stays pending,
-	// and Reason says why.
-	Structured bool
-	Reason     string
+	Reason string // why there is no verifier for the rubric, so that the record stays pending; "" if Rubric is set
 	// Prose is a rubric in prose, and Wrong are the wrong answers with which a model may judge
 	// by it; there are none if it may not.
 	Prose           hidden.Value[string]
@@ -133,7 +127,7 @@ func FreeResponseOf(t *compiler.Task) FreeResponseEval {
 	default:
 		structured := Rubric{MinTokenF1: 1}
 		schema.Decode(rubric, &structured)
-		eval.Structured, eval.Rubric = true, hidden.Hide(structured)
+		eval.Rubric = hidden.Hide(structured)
 	}
 	return eval
 }

@@ -188,6 +188,8 @@ func (r *Number) describe() string {
 		word = "an integer"
 	}
 	switch {
+	case r.Max != nil:
+		return fmt.Sprintf("%s from %v to %s", word, *r.Min, strconv.FormatFloat(*r.Max, 'f', -1, 64))
 	case r.Above != nil:
 		return fmt.Sprintf("%s above %v", word, *r.Above)
 	case r.Min != nil:
@@ -235,7 +237,7 @@ func (c *Checker) number(s *Schema, v document.Value) {
 	switch {
 	case bounded && !fits && n > 0:
 		c.Errorf(v, "", "number is too large: %s", clip(string(v.Raw())))
-	case r.Integer && !v.IsInteger() || r.Above != nil && n <= *r.Above || r.Min != nil && n < *r.Min:
+	case r.Integer && !v.IsInteger() || r.Above != nil && n <= *r.Above || r.Min != nil && n < *r.Min || r.Max != nil && n > *r.Max:
 		c.Errorf(v, "", "expected %s, found %s", s.expected(), clip(string(v.Raw())))
 	}
 }

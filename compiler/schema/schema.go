@@ -56,6 +56,7 @@ type String struct {
 type Number struct {
 	Integer bool
 	Min     *float64 // inclusive; nil is no bound
+	Max     *float64 // inclusive, with Min; nil is no bound
 	Above   *float64 // exclusive; nil is no bound
 	Seconds bool     // a number of seconds; hints say so
 }

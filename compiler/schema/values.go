@@ -101,16 +101,6 @@ func Image(doc string) *Schema {
 	})
 }
 
-// bounded adds bounds, both inclusive, to a schema of numbers.
-func bounded(s *Schema, least, most float64) *Schema {
-	s.Check = func(c *Checker, v document.Value) {
-		if n, _ := v.Float64(); n < least || n > most {
-			c.Errorf(v, "", "expected a number from %v to %.0f, found %s", least, most, v.Raw())
-		}
-	}
-	return s
-}
-
 // Bytes allows a number of bytes, or a string with a unit.
 func Bytes(doc string, least int64) *Schema {
 	return &Schema{
@@ -208,9 +198,11 @@ func Resources() []Field {
 	return []Field{
 		// The OCI runtime itself needs some memory.
 		Optional("memory", Bytes("Memory in bytes, or as \"512m\" or \"2GiB\"; at least 16 MiB. The default is 1 GiB.", 16<<20)),
-		Optional("cpus", Nullable(bounded(positive("Processor cores, from 0.01 to 4096; 1 by default."), 0.01, 4096))),
-		// PID_MAX_LIMIT of the kernel
-		Optional("pids", Nullable(bounded(PositiveInteger("The number of processes and threads, at most 4194304; 256 by default."), 1, 1<<22))),
+		Optional("cpus", &Schema{Doc: "Processor cores, from 0.01 to 4096; 1 by default.", Null: true, Number: &Number{Min: new(0.01), Max: new(4096.0)}}),
+		Optional("pids", &Schema{
+			Doc: "The number of processes and threads, at most 4194304; 256 by default.", Null: true,
+			Number: &Number{Integer: true, Min: new(1.0), Max: new(float64(1 << 22))}, // PID_MAX_LIMIT of the kernel
+		}),
 	}
 }
 

@@ -29,10 +29,11 @@ func freeResponse() verifiers.Family {
 
 // verifyFree judges by a structured rubric, or by a model if task and operator allow it; else it is Pending.
 func verifyFree(ctx context.Context, _ verifiers.Engine, in verifiers.Input, eval family.FreeResponseEval) (verifiers.Verdict, error) {
-	if !eval.Structured && len(eval.Wrong.Reveal()) > 0 && in.Judge != nil {
+	switch {
+	case eval.Reason == "":
+	case len(eval.Wrong.Reveal()) > 0 && in.Judge != nil:
 		return judged(ctx, in, eval)
-	}
-	if !eval.Structured {
+	default:
 		return verifiers.Verdict{Status: verifiers.Pending, Reason: "no_structured_rubric", Message: eval.Reason}, nil
 	}
 	rubric := eval.Rubric.Reveal()
