@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +25,7 @@ import (
 //	setuid and setgid of files     dropped: on the host, the file would run as its owner
 //	extended attributes            dropped
 //	hard links                     copied as separate files; StoredTree.Restore links them again
-//	holes                          stay holes, but count as bytes
+//	holes                          stay holes
 //
 // If a bound is exceeded, CopyTree stops with an error that matches ErrTooBig, and leaves
 // a partial copy. Files and directories that their owner may not read need CAP_DAC_OVERRIDE.
@@ -51,10 +52,10 @@ func (w *treeWalk) file(src, dst *os.File, name, rel string, st *unix.Stat_t, li
 		return fmt.Errorf("open %q: %w", rel, errChanged)
 	}
 	st.Mode, st.Uid, st.Gid = mode, uid, gid
-	if st.Size > w.opts.MaxBytes-w.report.Bytes { // the sum of two sizes may be negative
-		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
+	if most := min(w.opts.MaxBytes, math.MaxInt64/sparseFactor) * sparseFactor; st.Size > most-w.size { // the sum of two sizes may be negative
+		return fmt.Errorf("%w: more than %d bytes, holes included", ErrTooBig, most)
 	}
-	w.report.Bytes += st.Size
+	w.size += st.Size
 	sum := sha256.New()
 	first := w.firsts[links]
 	if dst == nil || first != "" {
@@ -104,7 +105,7 @@ func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum 
 	}
 	buf, sparse := w.buf, st.Blocks*512 < st.Size
 	if sparse {
-		buf = buf[:len(zeros)]
+		buf = buf[:holeBytes]
 	}
 	for off := int64(0); off < st.Size; {
 		if err := context.Cause(w.ctx); err != nil {
@@ -118,8 +119,8 @@ func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum 
 			return fmt.Errorf("copy %q: %w", rel, err)
 		}
 		sum.Write(buf[:n])
-		if to != nil && !(sparse && bytes.Equal(buf[:n], zeros[:n])) {
-			if _, err := to.WriteAt(buf[:n], off); err != nil {
+		if hole := (sparse || to == nil) && bytes.Equal(buf[:n], zeros[:n]); !hole {
+			if err := w.put(to, buf[:n], off); err != nil {
 				return fmt.Errorf("copy %q: %w", rel, err)
 			}
 		}
@@ -128,7 +129,23 @@ func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum 
 	return nil
 }
 
-var zeros [16 << 10]byte
+// put counts bytes of a file and, unless to is nil, writes them.
+func (w *treeWalk) put(to *os.File, text []byte, off int64) (err error) {
+	if w.report.Bytes += int64(len(text)); w.report.Bytes > w.opts.MaxBytes {
+		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
+	}
+	if to != nil {
+		_, err = to.WriteAt(text, off)
+	}
+	return err
+}
+
+const (
+	readBytes = 128 << 10 // read at a time
+	holeBytes = 16 << 10  // read at a time of a file with holes
+)
+
+var zeros [readBytes]byte
 
 // attributes puts the listed attributes of an entry into st, and returns the number of its hard links in the order of
 // the walk, 0 for a file with one name. It passes the attributes that the copy will not get to Lost.

@@ -25,12 +25,13 @@ const (
 	fileBytes       = 8 << 10   // of TreeOptions.MaxBytes for each entry, if that is room for more entries
 	maxDepth        = 512       // directories inside one another
 	maxDropped      = 100       // names in TreeReport.Dropped
+	sparseFactor    = 4         // TreeOptions.MaxBytes, for files with their holes, which take time to read
 )
 
 // TreeOptions bound a walk over a tree, and say what a copy is like. A tree may be at most 512
 // directories deep.
 type TreeOptions struct {
-	MaxBytes int64 // of all regular files, by their apparent sizes, holes included; 0 means 8 GiB
+	MaxBytes int64 // of all regular files, without holes, and a quarter of them with holes; 0 means 8 GiB
 	MaxFiles int64 // entries of any type; 0 means a million or, if that is more, one for each 8 KiB of MaxBytes
 	// Lost, if not nil, says that the calling process's user owns each entry of the copy, and can read and remove the copy
 	// without privileges, even if it is incomplete: directories have at least u+rwx, files at least u+r. It is called with
@@ -51,7 +52,7 @@ type TreeOptions struct {
 
 // TreeReport says what a walk over a tree found.
 type TreeReport struct {
-	Bytes   int64    // the sum of the regular files' apparent sizes
+	Bytes   int64    // of all regular files, without holes
 	Dropped []string // the first 100 entries that are no regular file, directory or symbolic link
 	// Digest is "sha256:" and the hexadecimal SHA-256 of the tree's canonical listing: in
 	// depth-first order, the names of a directory sorted by their bytes, one record for every
@@ -83,6 +84,7 @@ type treeWalk struct {
 	opts   TreeOptions
 	report TreeReport
 	named  int64 // names read in directories so far
+	size   int64 // of all regular files so far, holes included
 	list   hash.Hash
 	buf    []byte
 
@@ -97,7 +99,7 @@ type inode struct{ device, number uint64 }
 func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
 	opts.MaxFiles = cmp.Or(opts.MaxFiles, max(defaultMaxFiles, opts.MaxBytes/fileBytes))
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, defaultMaxBytes)
-	return &treeWalk{ctx: ctx, opts: opts, list: sha256.New(), buf: make([]byte, 128<<10), links: map[inode]int{}, firsts: map[int]string{}}
+	return &treeWalk{ctx: ctx, opts: opts, list: sha256.New(), buf: make([]byte, readBytes), links: map[inode]int{}, firsts: map[int]string{}}
 }
 
 // tree walks the whole tree src. It returns a report even with an error, which begins with what.

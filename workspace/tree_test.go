@@ -114,6 +114,15 @@ func TestTreeBounds(t *testing.T) {
 	sparse := tempDir(t)
 	write(t, filepath.Join(sparse, "disk"), "", 0o644)
 	must.Do(t, os.Truncate(filepath.Join(sparse, "disk"), 1<<40))
+	striped := tempDir(t) // with a byte in each page
+	stripes, err := os.Create(filepath.Join(striped, "disk"))
+	must.Do(t, err)
+	for at := range int64(512) {
+		_, err = stripes.WriteAt([]byte("x"), at<<12)
+		must.Do(t, err)
+	}
+	must.Do(t, stripes.Truncate(4<<20))
+	must.Do(t, stripes.Close())
 	names := tempDir(t) // three on each of two levels
 	for _, name := range []string{"a/x", "a/y", "a/z", "y", "z"} {
 		write(t, filepath.Join(names, name), "", 0o644)
@@ -135,8 +144,10 @@ func TestTreeBounds(t *testing.T) {
 		want string
 	}{
 		{"bytes", dir, workspace.TreeOptions{MaxBytes: 100}, "more than 100 bytes"},
-		{"a sum that no integer has", longest, workspace.TreeOptions{MaxBytes: 100}, "more than 100 bytes"},
-		{"holes are bytes", sparse, workspace.TreeOptions{}, "more than 8589934592 bytes"},
+		{"a sum that no integer has", longest, workspace.TreeOptions{MaxBytes: 100}, "more than 400 bytes, holes included"},
+		{"a bound that no integer has", longest, workspace.TreeOptions{MaxBytes: math.MaxInt64}, "bytes, holes included"},
+		{"holes", sparse, workspace.TreeOptions{}, "more than 34359738368 bytes, holes included"},
+		{"data between holes", striped, workspace.TreeOptions{MaxBytes: 1 << 20}, "more than 1048576 bytes"},
 		{"files", dir, workspace.TreeOptions{MaxFiles: 4}, "more than 4 files"},
 		{"names of all levels", names, workspace.TreeOptions{MaxFiles: 5}, "more than 5 files"},
 		{"depth", deep, workspace.TreeOptions{}, "more than 512 directories deep"},
@@ -184,7 +195,7 @@ func TestCopyTreeKeepsHoles(t *testing.T) {
 	must.Do(t, err)
 	must.Do(t, f.Truncate(size))
 	must.Do(t, f.Close())
-	_, err = workspace.CopyTree(t.Context(), must.OpenRoot(t, src), must.OpenRoot(t, dst), workspace.TreeOptions{})
+	_, err = workspace.CopyTree(t.Context(), must.OpenRoot(t, src), must.OpenRoot(t, dst), workspace.TreeOptions{MaxBytes: size / 4})
 	must.Do(t, err)
 	var st unix.Stat_t
 	must.Do(t, unix.Stat(filepath.Join(dst, "disk"), &st))
@@ -197,7 +208,7 @@ func TestCopyTreeKeepsHoles(t *testing.T) {
 	}
 	dense := tempDir(t)
 	must.Do(t, os.WriteFile(filepath.Join(dense, "disk"), got, 0o644))
-	want, err := workspace.DigestTree(t.Context(), must.OpenRoot(t, dense), workspace.TreeOptions{})
+	want, err := workspace.DigestTree(t.Context(), must.OpenRoot(t, dense), workspace.TreeOptions{MaxBytes: size / 4})
 	must.Do(t, err)
 	if again, err := workspace.DigestTree(t.Context(), must.OpenRoot(t, dst), workspace.TreeOptions{}); err != nil || again.Digest != want.Digest {
 		t.Errorf("sparse %v (%v), dense %v", again.Digest, err, want.Digest)
