@@ -51,11 +51,11 @@ func brokenText(f contrast.File) string {
 	const why = "this test has to fail"
 	switch strings.ToLower(path.Ext(f.Path)) {
 	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx":
-		return beginning(f.Text, "process.stdout.write = () => true;") + "\nthrow new Error('" + why + "');\n"
+		return beginning(strings.ReplaceAll(f.Text, "process.exit(", "process.abort("), "process.stdout.write = () => true;") + "\nthrow new Error('" + why + "');\n"
 	case ".rb":
-		return ending(beginning(f.Text, "$stdout.reopen(File::NULL)"), "raise '"+why+"'")
+		return ending(beginning(exits.ReplaceAllString(f.Text, "abort"), "$stdout.reopen(File::NULL)"), "raise '"+why+"'")
 	case ".pl", ".t":
-		return ending(beginning(f.Text, "BEGIN { open STDOUT, '>', '/dev/null' }"), "die '"+why+"';") // modules copy STDOUT
+		return ending(beginning(exits.ReplaceAllString(f.Text, "die"), "BEGIN { open STDOUT, '>', '/dev/null' }"), "die '"+why+"';") // modules copy STDOUT
 	case ".sh", ".bash":
 		return f.Text + "\nexit 1\n"
 	case ".go":
@@ -88,6 +88,9 @@ func beginning(text, line string) string {
 	}
 	return line + "\n" + text
 }
+
+// exits matches how a script of Perl or Ruby ends itself, with a status that may be 0.
+var exits = regexp.MustCompile(`\bexit\b`)
 
 // goTest matches the beginning of a test function. Each fails, since what candidates add can keep tests from running.
 var goTest = regexp.MustCompile(`(?m)^func Test\w*\(([a-zA-Z]\w*) \*testing\.T\) \{`)

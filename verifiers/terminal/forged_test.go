@@ -283,6 +283,17 @@ func TestScriptInPython(t *testing.T) {
 	}
 }
 
+// TestCheckerEndsItself: an honest candidate fails a broken program that ends itself with its own status.
+func TestCheckerEndsItself(t *testing.T) {
+	w := newForgedWorld(t)
+	filetest.Write(t, w.dir, map[string]string{"hidden/perl/check.pl": "my $sum = `python3 solve.py 2 3`;\nexit($sum == 5 ? 0 : 1);\n"})
+	const mount = "securebench/evaluation_inputs/check.pl"
+	eval := map[string]any{"checker": map[string]any{"command": "perl " + mount}, "test_files": map[string]any{"path": "perl/check.pl", "mount": mount}}
+	if v := w.leavings(t, contrast.NewStore(""), honestProgram, eval, false); v.Assurance != verifiers.Executed || v.Metadata["canary"] != "failed" {
+		t.Errorf("%s %q, canary %v\n%s%s", v.Status, v.Reason, v.Metadata["canary"], v.Stdout.String(), v.Stderr.String())
+	}
+}
+
 // TestCheckerFaults: a fault of the pack or the image is an error with a reason of its
 // own, whatever the candidate.
 func TestCheckerFaults(t *testing.T) {
