@@ -46,9 +46,8 @@ func TestBenchmarks(t *testing.T) {
 			continue
 		}
 		for _, name := range []string{"manifest.yaml", "tasks.jsonl", "tester-command.yaml", "README.md"} {
-			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-				t.Error(err)
-			}
+			_, err := os.Stat(filepath.Join(dir, name))
+			must.Report(t, err)
 		}
 	}
 }

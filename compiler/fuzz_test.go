@@ -123,12 +123,10 @@ func checkTask(t *testing.T, task *compiler.Task) {
 			checkRef(t, r)
 		}
 	}
-	if _, err := json.Marshal(task.ResourceSummary()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := json.Marshal(task.Metadata()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := json.Marshal(task.ResourceSummary())
+	must.Do(t, err)
+	_, err = json.Marshal(task.Metadata())
+	must.Do(t, err)
 	if e := task.Environment(); !filepath.IsAbs(e.Workdir) || e.Timeout < 0 || e.Resources.Memory < 0 {
 		t.Fatalf("environment %+v", e)
 	}

@@ -26,9 +26,8 @@ func writeRows(tb testing.TB, n int) string {
 	must.Do(tb, err)
 	w := bufio.NewWriterSize(f, 1<<20)
 	for i := range n {
-		if _, err := w.Write(appendRow(nil, i)); err != nil {
-			tb.Fatal(err)
-		}
+		_, err := w.Write(appendRow(nil, i))
+		must.Do(tb, err)
 	}
 	must.Do(tb, w.Flush())
 	must.Do(tb, f.Close())

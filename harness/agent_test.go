@@ -147,7 +147,7 @@ func TestVariant(t *testing.T) {
 	glibc, musl := t.TempDir(), t.TempDir()
 	must.Do(t, os.Mkdir(filepath.Join(musl, "lib"), 0o755))
 	must.Do(t, os.WriteFile(filepath.Join(musl, "lib", "ld-musl-x86_64.so.1"), nil, 0o755))
-	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
+	view, kind := agentView(t, question)
 	for _, cli := range harness.CLIs() {
 		for _, image := range []string{glibc, musl} {
 			agent := &harness.Agent{

@@ -105,6 +105,34 @@ func (e offline) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 	return e.Engine.Create(ctx, cfg)
 }
 
+// question is a row that asks for a text.
+const question = `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`
+
+// requestFor returns a request for the first attempt at a task.
+func requestFor(t *testing.T, row string) harness.Request {
+	t.Helper()
+	view, kind := agentView(t, row)
+	return harness.Request{
+		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
+		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(),
+	}
+}
+
+// newOutsider returns the agent that this package does not know, with a program from a registry of its own.
+func newOutsider(t *testing.T, config testerfile.HarnessConfig) *harness.Agent {
+	t.Helper()
+	cli, problems := harness.ParseDescriptor("outsider.yaml", []byte(outsider))
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
+	must.Do(t, err)
+	return &harness.Agent{
+		HarnessConfig: config, CLI: cli, Arch: "amd64", Relay: to,
+		Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL, Logger: slog.New(slog.DiscardHandler)},
+	}
+}
+
 // TestAgentFromOutside: a tester can bring the descriptor of an agent, and sbench runs the agent.
 func TestAgentFromOutside(t *testing.T) {
 	program := func(_ context.Context, p *fake.Proc) fake.Status {
@@ -128,27 +156,16 @@ func TestAgentFromOutside(t *testing.T) {
 		}
 		return program
 	}}}
-	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
-	cli, problems := harness.ParseDescriptor("outsider.yaml", []byte(outsider))
-	if problems != nil {
-		t.Fatal(problems)
-	}
 	config := testerfile.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}, MCPServers: map[string]testerfile.MCPServer{
 		"near": {Command: schema.Command{Shell: `a "b"`}, Env: map[string]string{"A": "{key}"}}, "far": {URL: "https://x.org/{url}"},
 	}}
-	to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
-	must.Do(t, err)
-	agent := &harness.Agent{
-		HarnessConfig: config, CLI: cli, Arch: "amd64", Relay: to,
-		Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL, Logger: slog.New(slog.DiscardHandler)},
-	}
+	agent := newOutsider(t, config)
 	var trace bytes.Buffer
 	var said []string
-	result, err := agent.Produce(t.Context(), engine, harness.Request{
-		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
-		Env:    []string{"OPENAI_API_KEY=sk-secret-of-the-provider"},
-		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(), Trace: &trace, OnStep: func(text string) { said = append(said, text) },
-	})
+	request := requestFor(t, question)
+	request.Env, request.Trace = []string{"OPENAI_API_KEY=sk-secret-of-the-provider"}, &trace
+	request.OnStep = func(text string) { said = append(said, text) }
+	result, err := agent.Produce(t.Context(), engine, request)
 	must.Do(t, err)
 	if result.Failure != nil || result.Candidate.Text != "four" || result.Agent.Name != "outsider" {
 		t.Errorf("%+v", result)
@@ -166,14 +183,12 @@ func TestCommandGetsNoKey(t *testing.T) {
 	engine := offline{&fake.Engine{Directory: t.TempDir(), Lookup: func([]string) fake.Program {
 		return func(_ context.Context, p *fake.Proc) fake.Status { env = p.Env; return fake.Status{} }
 	}}}
-	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
 	to, err := harness.RelayTo(relay.OpenAI, key, testerfile.HarnessConfig{Model: "m"})
 	must.Do(t, err)
 	command := harness.Command{Args: []string{"solve"}, TaskFile: "task.json", Provider: &harness.CommandProvider{Relay: to, ProviderConfig: testerfile.ProviderConfig{Key: "TEAM_KEY", ModelVariable: "SBENCH_MODEL"}}}
-	_, err = command.Produce(t.Context(), engine, harness.Request{
-		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
-		Env: []string{"TEAM_KEY=" + key, "LANG=C"}, Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(),
-	})
+	request := requestFor(t, question)
+	request.Env = []string{"TEAM_KEY=" + key, "LANG=C"}
+	_, err = command.Produce(t.Context(), engine, request)
 	must.Do(t, err)
 	if env["LANG"] != "C" || env["OPENAI_API_KEY"] == "" || strings.Contains(fmt.Sprint(env), key) {
 		t.Errorf("the command got %v", env)
@@ -183,7 +198,7 @@ func TestCommandGetsNoKey(t *testing.T) {
 // TestKeyBesideSidecars: only the harness knows the placeholder that the relay asks for where a task has sidecars,
 // unless the operator lets them ask the provider.
 func TestKeyBesideSidecars(t *testing.T) {
-	view, _ := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
+	view, _ := agentView(t, question)
 	to, err := harness.RelayTo(relay.OpenAI, "sk-secret-of-the-provider", testerfile.HarnessConfig{Model: "m"})
 	must.Do(t, err)
 	key := func(sidecars int, reach bool) string {
@@ -238,11 +253,9 @@ func TestSidecarsEndWithHarness(t *testing.T) {
 		}
 	}}
 	engine := watched{offline{fakes}, func() { looked = true; early = !ended.Load() }, map[string]string{}}
-	view, kind := agentView(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "write"}, "eval": {"checker": {"command": "true"}}, "environment": {"image": "i", "candidate": "machine"}}`)
-	_, err := harness.Command{Args: []string{"solve"}, TaskFile: "task.json"}.Produce(t.Context(), engine, harness.Request{
-		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
-		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(), Sidecars: []service.Sidecar{{Names: []string{"web", "shop"}, Service: service.Service{Args: []string{"serve"}}}},
-	})
+	request := requestFor(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "write"}, "eval": {"checker": {"command": "true"}}, "environment": {"image": "i", "candidate": "machine"}}`)
+	request.Sidecars = []service.Sidecar{{Names: []string{"web", "shop"}, Service: service.Service{Args: []string{"serve"}}}}
+	_, err := harness.Command{Args: []string{"solve"}, TaskFile: "task.json"}.Produce(t.Context(), engine, request)
 	must.Do(t, err)
 	if early || !looked {
 		t.Errorf("looked at what the harness left: %t; before its sidecar had ended: %t", looked, early)
@@ -281,11 +294,6 @@ func TestDescriptorTypos(t *testing.T) {
 // TestEndsAtOnce: an agent that ends before its first event has failed, unless its program or the
 // provider does not work for sbench either.
 func TestEndsAtOnce(t *testing.T) {
-	cli, problems := harness.ParseDescriptor("outsider.yaml", []byte(outsider))
-	if problems != nil {
-		t.Fatal(problems)
-	}
-	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
 	for _, tt := range []struct {
 		name     string
 		provider int // status of its answers
@@ -304,8 +312,6 @@ func TestEndsAtOnce(t *testing.T) {
 			}))
 			defer provider.Close()
 			config := testerfile.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", BaseURL: provider.URL + "/v1"}
-			to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
-			must.Do(t, err)
 			versions := 0
 			engine := offline{&fake.Engine{Directory: t.TempDir(), Lookup: func(args []string) fake.Program {
 				return func(context.Context, *fake.Proc) fake.Status {
@@ -317,14 +323,7 @@ func TestEndsAtOnce(t *testing.T) {
 					return fake.Status{Code: 1}
 				}
 			}}}
-			agent := &harness.Agent{
-				HarnessConfig: config, CLI: cli, Arch: "amd64", Relay: to,
-				Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL, Logger: slog.New(slog.DiscardHandler)},
-			}
-			result, err := agent.Produce(t.Context(), engine, harness.Request{
-				Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
-				Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(),
-			})
+			result, err := newOutsider(t, config).Produce(t.Context(), engine, requestFor(t, question))
 			if tt.want == "" && (err != nil || result.Ended == nil || result.Ended.Reason != "producer_failed") {
 				t.Errorf("%+v, %v", result.Ended, err)
 			}

@@ -222,9 +222,8 @@ func TestFew(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for i := range s.Attempts {
-		if _, err := s.Detail(t.Context(), i, 1<<20); err != nil {
-			t.Error(err)
-		}
+		_, err := s.Detail(t.Context(), i, 1<<20)
+		must.Report(t, err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"errors"
 	"path/filepath"
 	"testing"
 
@@ -58,9 +57,7 @@ func TestNeed(t *testing.T) {
 func TestHostNotMeasured(t *testing.T) {
 	s := &session{}
 	s.cfg.Output = filepath.Join(t.TempDir(), "removed")
-	if err := s.makeAttempts(t.Context()); !errors.Is(err, ErrInfrastructure) {
-		t.Error(err)
-	}
+	must.Is(t, s.makeAttempts(t.Context()), ErrInfrastructure)
 }
 
 // TestNoneLeft: if no task can be prepared, the reason of each is told.

@@ -340,9 +340,8 @@ func TestAfterTimeout(t *testing.T) {
 			}
 			old := cfg.Output
 			cfg.Output, cfg.Tester.Verification.AfterTimeout = filepath.Join(t.TempDir(), "again"), tt.again
-			if _, err := judgeAgain(cfg, old); err != nil {
-				t.Fatal(err)
-			}
+			_, err := judgeAgain(cfg, old)
+			must.Do(t, err)
 			again := records(t, cfg)
 			must.Equal(t, tt.later, outcomes(again)) // judged again
 			if again[0].ProducerFailure == nil {
@@ -594,17 +593,15 @@ func TestPlannedCount(t *testing.T) {
 	// A run that judges it again is no more complete.
 	old := cfg.Output
 	cfg.Output, cfg.Resume, cfg.Select = filepath.Join(t.TempDir(), "again"), false, nil
-	if _, err = judgeAgain(cfg, old); err != nil {
-		t.Error(err)
-	}
+	_, err = judgeAgain(cfg, old)
+	must.Report(t, err)
 	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 8 || s != 8 {
 		t.Errorf("judged again: run.json %d, seal.json %d", m, s)
 	}
 	// Of tasks that are not selected, nothing is missing.
 	cfg.Output, cfg.Select = filepath.Join(t.TempDir(), "selected"), func(id string) bool { return id == "one" }
-	if _, err = judgeAgain(cfg, old); err != nil {
-		t.Error(err)
-	}
+	_, err = judgeAgain(cfg, old)
+	must.Report(t, err)
 	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 2 || s != 2 {
 		t.Errorf("judged again in part: run.json %d, seal.json %d", m, s)
 	}

@@ -81,9 +81,8 @@ func TestForgedRecords(t *testing.T) {
 	cfg.Sign = newKey(t)
 	ran(t, cfg)
 	cfg.Resume = true
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatalf("honest records: %v", err)
-	}
+	_, err := runs(context.Background(), cfg)
+	must.Do(t, err) // honest records
 	unsigned := cfg
 	unsigned.Sign = nil
 	if _, err := runs(context.Background(), unsigned); !errors.Is(err, record.ErrUnsigned) && !strings.Contains(err.Error(), "would be lost") {
@@ -133,9 +132,8 @@ func TestKilledBeforeItsFirstRecord(t *testing.T) {
 	}
 	unsigned := cfg
 	unsigned.Sign = nil
-	if _, err := runs(t.Context(), unsigned); err == nil || !strings.Contains(err.Error(), "would be lost") {
-		t.Errorf("without the key: %v", err)
-	}
+	_, err := runs(t.Context(), unsigned)
+	must.Tells(t, err, "would be lost") // without the key
 }
 
 // TestJudgedFirst: a value of harness.env that an answer rightly contains stays in it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -56,9 +57,8 @@ func TestCaptureOutlivesItsTee(t *testing.T) {
 	tee := &brokenWriter{}
 	c := runtime.NewCapture(100, tee)
 	for range 3 {
-		if _, err := fmt.Fprint(c, "x"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := fmt.Fprint(c, "x")
+		must.Do(t, err)
 	}
 	if got := c.Output().String(); got != "xxx" || tee.calls != 1 {
 		t.Errorf("kept %q after %d calls of the tee", got, tee.calls)

@@ -101,9 +101,7 @@ func TestSystemDaemon(t *testing.T) {
 			}
 			cmd.Env = append(cmd.Env, "DIR="+dir, "TESTER="+tester, "OUTPUT="+output, "ARCHIVE="+archive, "IMAGE="+containerdtest.Image,
 				"SBENCH_ROOT="+filepath.Join(dir, "root"), "SBENCH_STATE="+filepath.Join(dir, "state")) // with empty stores
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			must.Run(t, cmd)
 			must.Do(t, os.RemoveAll(output))
 		})
 	}

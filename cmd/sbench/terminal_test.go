@@ -41,9 +41,7 @@ func TestPtyRun(t *testing.T) {
 	} {
 		p := pty.New(t, 200, 24)
 		cmd := start(t, p, h, append([]string{"run", "--config", config}, test.args...)...)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v", err)
-		}
+		must.Report(t, cmd.Wait())
 		p.Hangup(t)
 		got := p.Text()
 		lines := strings.Split(strings.TrimSpace(got), "\n")

@@ -104,9 +104,7 @@ func TestUmask(t *testing.T) {
 	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+filepath.Join(h.dir, "state"))
 	cmd := exec.Command("sh", "-c", "umask 077; sbench image import $0 && sbench run --progress=none --config ../../benchmarks/code-completion-smoke/tester-command.yaml --output-dir $1", archive, output)
 	cmd.Env = h.env
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, text)
-	}
+	must.Run(t, cmd)
 	must.Contains(t, statuses(t, output), "passed")
 }
 

@@ -209,9 +209,8 @@ func TestRemove(t *testing.T) {
 	if left, err := c.List(); err != nil || len(left) != 1 || left[0].Version != "1.1.0" {
 		t.Errorf("left %+v, %v", left, err)
 	}
-	if _, err := c.Install(ctx, tool, "1.1.0"); err != nil {
-		t.Error(err)
-	}
+	_, err = c.Install(ctx, tool, "1.1.0")
+	must.Report(t, err)
 	if removed, err := c.Remove(func(agentcli.Installed) bool { return false }); err != nil || len(removed) > 0 {
 		t.Errorf("removed %+v, %v", removed, err)
 	}
@@ -237,9 +236,8 @@ func TestInstallTogether(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			c := &agentcli.Cache{Dir: dir, Registry: r.URL, Logger: slog.New(slog.DiscardHandler)} // stands for a process
-			if _, err := c.Install(context.Background(), tool, "1.0.0"); err != nil {
-				t.Error(err)
-			}
+			_, err := c.Install(context.Background(), tool, "1.0.0")
+			must.Report(t, err)
 		})
 	}
 	wg.Wait()

@@ -120,15 +120,13 @@ func TestUnpack(t *testing.T) {
 	dir := t.TempDir()
 	must.Do(t, errors.Join(os.WriteFile(filepath.Join(dir, "x"), []byte(of(entry("lib/f", tar.TypeReg, ""))), 0o600), os.WriteFile(filepath.Join(dir, "cut"), []byte(plain[:len(plain)-1200]), 0o600)))
 	source := tree{Root: must.OpenRoot(t, dir)}
-	if _, err := u.unpack(t.Context(), source, "x", ".", false); err != nil {
-		t.Error(err)
-	}
+	_, err = u.unpack(t.Context(), source, "x", ".", false)
+	must.Report(t, err)
 	if err := (copying{unpack: true}).fill(t.Context(), u, source, []string{"cut"}, "/opt/"); !errors.As(err, new(Fault)) {
 		t.Errorf("ADD of an archive that is cut: %v", err)
 	}
-	if _, err := u.to.Lstat("usr/lib/f"); err != nil {
-		t.Errorf("a link of the image: %v", err)
-	}
+	_, err = u.to.Lstat("usr/lib/f")
+	must.Report(t, err) // a link of the image
 }
 
 // TestHereDocument: a here-document that is the whole of a RUN is its script, however its name is written.

@@ -96,9 +96,8 @@ func TestImpossible(t *testing.T) {
 	must.Do(t, err)
 	defer func() { must.Do(t, s.Close()) }()
 	r := report.Summarize([]*report.Source{s})
-	if _, err := json.Marshal(r); err != nil {
-		t.Error(err)
-	}
+	_, err = json.Marshal(r)
+	must.Report(t, err)
 	must.Do(t, page.Page{Report: r, Sources: []*report.Source{s}}.Write(t.Context(), io.Discard))
 }
 

@@ -87,9 +87,8 @@ func onTerminal(t *testing.T, format progress.Format, columns int) (d *progress.
 	return d, p, func() string {
 		t.Helper()
 		d.Close()
-		if _, err := p.Slave.WriteString("the end\n"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := p.Slave.WriteString("the end\n")
+		must.Do(t, err)
 		p.Await(t, "the end\r\n")
 		p.Unbroken(t)
 		return pty.Redraw().ReplaceAllString(p.Text(), "\n")

@@ -424,9 +424,8 @@ func TestResume(t *testing.T) {
 		}
 		_, _, _, err = record.Resume(dir, record.Trust{}, nil)
 		must.Is(t, err, record.ErrInUse) // a second process
-		if _, err := l.Append(record.Record{TaskID: "d", Attempt: 1, Try: 1, VerificationStatus: record.Error}); err != nil {
-			t.Error(err)
-		}
+		_, err = l.Append(record.Record{TaskID: "d", Attempt: 1, Try: 1, VerificationStatus: record.Error})
+		must.Report(t, err)
 		must.Do(t, l.Close())
 		if v := verify(t, dir); !v.OK() || v.Records != len(seen)+1 {
 			t.Errorf("cut %d: %+v", cut, v)

@@ -64,9 +64,7 @@ func TestKillAll(t *testing.T) {
 	}()
 	must.Do(t, g.KillAll(context.Background(), spared.Process.Pid))
 	<-reap
-	if err := unix.Kill(spared.Process.Pid, 0); err != nil {
-		t.Errorf("the spared process: %v", err)
-	}
+	must.Report(t, unix.Kill(spared.Process.Pid, 0)) // the spared process
 	go func() { _, _ = spared.Process.Wait() }()
 	must.Do(t, g.KillAll(context.Background(), 0))
 	if pids, err := g.Pids(); err != nil || len(pids) > 0 {

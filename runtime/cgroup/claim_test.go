@@ -124,9 +124,7 @@ func TestDelegatedForReal(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	var a account
-	if err := json.Unmarshal(out, &a); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Do(t, json.Unmarshal(out, &a))
 	slices.Sort(have)
 	slices.Sort(a.Before)
 	slices.Sort(a.After)

@@ -49,9 +49,7 @@ func TestShared(t *testing.T) {
 		t.Error("the daemon outlives its last user")
 	}
 	third, err := daemon.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal("start again on the same directories:", err)
-	}
+	must.Do(t, err) // start again on the same directories
 	must.Do(t, third.Close(ctx))
 }
 

@@ -16,14 +16,10 @@ func TestLock(t *testing.T) {
 	first, err := filelock.Acquire(ctx, name, filelock.Shared)
 	must.Do(t, err)
 	second, err := filelock.Acquire(ctx, name, filelock.Shared)
-	if err != nil {
-		t.Fatal("two may share:", err)
-	}
+	must.Do(t, err)                                                       // two may share
 	must.Is(t, filelock.Try(first, filelock.Exclusive), filelock.ErrHeld) // exclusive beside shared
 	must.Do(t, second.Close())
-	if err := filelock.Try(first, filelock.Exclusive); err != nil {
-		t.Errorf("exclusive alone: %v", err)
-	}
+	must.Report(t, filelock.Try(first, filelock.Exclusive)) // exclusive alone
 	cancelled, cancel := context.WithCancelCause(ctx)
 	cancel(errors.New("enough"))
 	if f, err := filelock.Acquire(cancelled, name, filelock.Shared); err == nil || f != nil {

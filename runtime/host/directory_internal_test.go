@@ -19,7 +19,6 @@ func TestStateDirectory(t *testing.T) {
 			t.Errorf("%v: %v", mode, err)
 		}
 	}
-	if made, err := stateDirectory(filepath.Join(t.TempDir(), "new")); err != nil {
-		t.Errorf("%s: %v", made, err)
-	}
+	_, err := stateDirectory(filepath.Join(t.TempDir(), "new"))
+	must.Report(t, err)
 }

@@ -276,9 +276,8 @@ func TestTag(t *testing.T) {
 	img, err := c.Images.Tag(ctx, containerdtest.Image, "python:3.11-slim")
 	must.Do(t, err)
 	must.Equal(t, "docker.io/library/python:3.11-slim", img.Ref)
-	if _, err := c.Images.Get(ctx, "python:3.11-slim", images.PullNever); err != nil {
-		t.Error(err)
-	}
+	_, err = c.Images.Get(ctx, "python:3.11-slim", images.PullNever)
+	must.Report(t, err)
 	for ref, want := range map[string]error{
 		"python:3.11-slim@" + img.Digest:           nil,
 		"python@" + img.Digest:                     nil,

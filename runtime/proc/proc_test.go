@@ -27,9 +27,8 @@ func TestStopped(t *testing.T) {
 	goruntime.LockOSThread() // is the tracer
 	cmd := exec.Command(os.Args[0], "-test.run=^TestStopped$")
 	cmd.Env = append(os.Environ(), "SBENCH_TEST_THREADS=1")
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := cmd.StdinPipe()
+	must.Do(t, err)
 	must.Do(t, cmd.Start())
 	pid := cmd.Process.Pid
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()

@@ -68,9 +68,7 @@ func BenchmarkLife(b *testing.B) {
 
 // measure runs b.N lives in parallel and reports their latency and rate.
 func measure(b *testing.B, parallel int, life func(n int64) error) {
-	if err := life(-int64(b.N) - 1); err != nil { // warm the caches
-		b.Fatal(err)
-	}
+	must.Do(b, life(-int64(b.N)-1))
 	var mu sync.Mutex
 	var took []time.Duration
 	var next atomic.Int64

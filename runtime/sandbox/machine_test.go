@@ -61,9 +61,8 @@ func TestMachine(t *testing.T) {
 	}
 	var text bytes.Buffer
 	limits := layer.Budget{Bytes: 64 << 20, Entries: 10000}
-	if _, err := layer.Write(t.Context(), &text, changes, limits); err != nil {
-		t.Fatal(err)
-	}
+	_, err = layer.Write(t.Context(), &text, changes, limits)
+	must.Do(t, err)
 	packed, err := zstd.NewReader(bytes.NewReader(text.Bytes()))
 	must.Do(t, err)
 	plain, err := io.ReadAll(packed)

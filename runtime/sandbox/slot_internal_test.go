@@ -19,9 +19,8 @@ func TestSlot(t *testing.T) {
 	_, err = e.slot(ctx)
 	must.Is(t, err, over) // a second one
 	release()
-	if _, err := e.slot(t.Context()); err != nil {
-		t.Errorf("after the first: %v", err)
-	}
+	_, err = e.slot(t.Context())
+	must.Report(t, err) // after the first
 }
 
 // PutLayersOnDisk makes the layers of later sandboxes directories, as an ordinary user has them before Linux 6.6.

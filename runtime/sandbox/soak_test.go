@@ -22,9 +22,7 @@ func TestSoakLives(t *testing.T) {
 	}
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	life := sbenchLife(run, runtime.Config{Name: "soak", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"})
-	if err := life(0); err != nil { // opens the files that stay open
-		t.Fatal(err)
-	}
+	must.Do(t, life(0))
 	files := must.OpenFiles(t)
 	var next, longest atomic.Int64
 	var wg sync.WaitGroup

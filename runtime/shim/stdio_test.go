@@ -32,9 +32,8 @@ func TestPipes(t *testing.T) {
 	if _, err := openStream(name, os.O_WRONLY); err == nil {
 		t.Error("another file was opened")
 	}
-	if _, err := f.WriteString("x"); err != nil {
-		t.Error(err)
-	}
+	_, err = f.WriteString("x")
+	must.Report(t, err)
 	if n, err := r.Read(make([]byte, 2)); n != 1 || err != nil {
 		t.Errorf("read %d bytes: %v", n, err)
 	}

@@ -442,9 +442,8 @@ func TestCanary(t *testing.T) {
 	program := contrast.File{Path: "p.py", Text: "\"\"\"A program.\"\"\"\nfrom __future__ import annotations\nimport sys\nsys.exit(0)\n"}
 	found, err = contrast.List(t.Context(), hostPython(t), []contrast.File{program, {Path: "u.py", Text: "x = 1"}}, contrast.Options{Each: true})
 	must.Do(t, err)
-	if broken, err = contrast.Apply(program, found.Canary...); err != nil {
-		t.Fatal(err)
-	}
+	broken, err = contrast.Apply(program, found.Canary...)
+	must.Do(t, err)
 	if out, err := exec.Command("python3", "-c", broken).CombinedOutput(); err == nil || len(out) > 0 {
 		t.Errorf("a program that ends itself succeeds, or does not run: %s\n%s", out, broken)
 	}

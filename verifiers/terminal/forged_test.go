@@ -23,8 +23,7 @@ import (
 func (w terminalWorld) leavings(t *testing.T, store *contrast.Store, script string, eval map[string]any, reference bool) verifiers.Verdict {
 	t.Helper()
 	kept := filepath.Join(t.TempDir(), "kept")
-	must.Do(t, os.MkdirAll(filepath.Join(kept, "data"), 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(kept, "data/asset.txt"), []byte("44\n"), 0o644))
+	filetest.Write(t, kept, map[string]string{"data/asset.txt": "44\n"})
 	must.Run(t, exec.Command("bash", "-c", `cd "$0" && { `+script+"\n}", kept))
 	task, pack := w.task(t, eval)
 	left := candidate.Candidate{Workspace: kept}
@@ -299,8 +298,7 @@ func TestCheckerEndsItself(t *testing.T) {
 func TestCheckerFaults(t *testing.T) {
 	w := newForgedWorld(t)
 	must.Do(t, os.WriteFile(filepath.Join(w.dir, "hidden/program/odd.sh"), []byte("#!/no/such/interpreter\n"), 0o755))
-	must.Do(t, os.MkdirAll(filepath.Join(w.dir, "hidden/broken"), 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(w.dir, "hidden/broken/test_it.py"), []byte("def test_it():\n    assert (\n"), 0o644))
+	filetest.Write(t, w.dir, map[string]string{"hidden/broken/test_it.py": "def test_it():\n    assert (\n"})
 	checker := func(kind, value string) map[string]any {
 		c := map[string]any{kind: value}
 		if kind == "path" {

@@ -74,8 +74,7 @@ func TestCollectScript(t *testing.T) {
 		if text, readErr := os.ReadFile(mount + made); err != nil || readErr != nil || string(text) != "x\n" || string(out) != tt.failed {
 			t.Errorf("%v: %v %v %q %q", tt.shells, err, readErr, text, out)
 		}
-		if _, err := os.Lstat(mount + logged); err != nil {
-			t.Error(err)
-		}
+		_, err = os.Lstat(mount + logged)
+		must.Report(t, err)
 	}
 }

@@ -61,9 +61,8 @@ func TestTooLong(t *testing.T) {
 // TestEndless: reading ends in a sparse file without a newline before it takes memory.
 func TestEndless(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
-	if err = errors.Join(err, f.Truncate(1<<40)); err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, f.Truncate(1<<40))
+	must.Do(t, err)
 	if _, err := lines.NewReader(f, 0, 1<<28).Next(); err == nil || errors.Is(err, lines.ErrLong) {
 		t.Errorf("error %v", err)
 	}
