@@ -53,16 +53,13 @@ func TestBuffers(t *testing.T) {
 					host(c)
 				})
 				p, _ := w.startProxy(proxy.Config{})
-				conn, err := net.Dial("tcp", serveLocal(t, p))
-				must.Do(t, err)
-				c = conn.(*net.TCPConn)
+				c = dial(t, serveLocal(t, p))
 				request := "GET http://crude.allowed.test/ HTTP/1.1\r\nHost: x\r\n\r\n"
 				if tt.up {
 					request = "PUT http://crude.allowed.test/ HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n"
 				}
 				_, _ = io.WriteString(c, request)
 			}
-			defer func() { _ = c.Close() }()
 			var held int64
 			if tt.up {
 				must.Report(t, c.SetWriteBuffer(32<<10))

@@ -34,8 +34,7 @@ func (w *world) crude(f func(net.Conn)) {
 // converse sends text and returns all that comes back.
 func converse(t testing.TB, address, text string) string {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	must.Do(t, err)
+	c := dial(t, address)
 	defer func() { _ = c.Close() }()
 	go func() { _, _ = io.WriteString(c, text) }()
 	must.Do(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
@@ -161,8 +160,7 @@ func TestHTTPClientLeaves(t *testing.T) {
 				close(ended)
 			})
 			p, log := w.startProxy(proxy.Config{})
-			c, err := net.Dial("tcp", serveLocal(t, p))
-			must.Do(t, err)
+			c := dial(t, serveLocal(t, p))
 			_, _ = io.WriteString(c, request("GET", "/", "", ""))
 			<-asked
 			must.Report(t, c.Close())
@@ -186,13 +184,8 @@ func TestHTTPConnecting(t *testing.T) {
 	}}
 	log := newBook()
 	p, err := proxy.New(proxy.WithHooks(proxy.Config{Log: proxy.NewLog(log), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}}, hooks))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp", serveLocal(t, p))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	c := dial(t, serveLocal(t, p))
 	_, _ = io.WriteString(c, request("GET", "/", "", ""))
 	<-asked
 	must.Report(t, c.Close())

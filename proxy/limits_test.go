@@ -1,8 +1,8 @@
 package proxy_test
 
 import (
-	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,8 +19,7 @@ import (
 // refused asks for a tunnel and checks the reason why there is none.
 func refused(t *testing.T, address, host, want string) {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	must.Do(t, err)
+	c := dial(t, address)
 	defer func() { _ = c.Close() }()
 	_, _ = io.WriteString(c, "CONNECT "+host+":443 HTTP/1.1\r\nHost: x\r\n\r\n")
 	got, _ := io.ReadAll(c)
@@ -34,16 +33,11 @@ func TestTooManyConnections(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(limited(func(l *proxy.EgressLimits) { l.Connections = 4 }))
 	address := serveLocal(t, p)
-	for i := range 5 {
-		c, err := net.Dial("tcp", address)
-		must.Do(t, err)
-		defer func() { _ = c.Close() }()
-		if i < 4 {
-			continue
-		}
-		if b, _ := io.ReadAll(c); len(b) != 0 {
-			t.Errorf("got %q", b)
-		}
+	for range 4 {
+		dial(t, address)
+	}
+	if b, _ := io.ReadAll(dial(t, address)); len(b) != 0 {
+		t.Errorf("got %q", b)
 	}
 	if e := log.next(t); words(e) != "malformed deny too_many_connections" {
 		t.Errorf("%+v", e)
@@ -103,9 +97,7 @@ func TestSlowloris(t *testing.T) {
 	hello := string(captureHello(t, helloFor("allowed.test")))
 	var cut sync.WaitGroup
 	for begin, drip := range map[string]string{"GET http://allowed.test/ HTTP/1.1\r\n": strings.Repeat("X-A: b\r\n", 100), "CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n": hello} {
-		c, err := net.Dial("tcp", address)
-		must.Do(t, err)
-		defer func() { _ = c.Close() }()
+		c := dial(t, address)
 		cut.Go(func() {
 			_, err := io.WriteString(c, begin)
 			tick := time.NewTicker(50 * time.Millisecond)
@@ -145,14 +137,10 @@ func TestLogFails(t *testing.T) {
 	must.Do(t, err)
 	address := serveLocal(t, p)
 	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
-		c, err := net.Dial("tcp", address)
-		must.Do(t, err)
-		_, _ = io.WriteString(c, "GET http://allowed.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil || resp.StatusCode != want {
-			t.Errorf("request %d: %v, %v, want %d", i, resp, err, want)
+		got := converse(t, address, "GET http://allowed.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", want)) {
+			t.Errorf("request %d: %q, want %d", i, got, want)
 		}
-		_ = c.Close()
 		must.Await(t, "the log's error", func() bool { return cfg.Log.Err() != nil })
 	}
 }

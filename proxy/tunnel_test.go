@@ -34,6 +34,15 @@ func serveLocal(t testing.TB, p *proxy.Proxy) string {
 	return l.Addr().String()
 }
 
+// dial connects to an address until the test ends.
+func dial(t testing.TB, address string) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	must.Do(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c.(*net.TCPConn)
+}
+
 // raw makes raw.allowed.test a server that reads the ClientHello of each connection
 // and then calls f with it.
 func (w *world) raw(f func(net.Conn)) {
@@ -56,9 +65,7 @@ func (w *world) raw(f func(net.Conn)) {
 // of the ClientHello that was sent.
 func openTunnel(t testing.TB, address string) (*net.TCPConn, int) {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	must.Do(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := dial(t, address)
 	if _, err := io.WriteString(c, "CONNECT raw.allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +76,7 @@ func openTunnel(t testing.TB, address string) (*net.TCPConn, int) {
 	if _, err := c.Write(hello); err != nil {
 		t.Fatal(err)
 	}
-	return c.(*net.TCPConn), len(hello)
+	return c, len(hello)
 }
 
 func helloFor(name string) *tls.Config { return &tls.Config{ServerName: name} }
@@ -153,47 +160,41 @@ func TestTunnelTime(t *testing.T) {
 
 // TestTunnelBytes: the limits are exact, also if the kernel copies, and hold for all tunnels together.
 func TestTunnelBytes(t *testing.T) {
-	const limit = 5_000_000
-	tests := []struct {
-		name    string
-		limit   func(*proxy.EgressLimits)
-		down    bool
-		tunnels int
-		reason  string
-	}{
-		{"one tunnel up", func(l *proxy.EgressLimits) { l.Up = limit }, false, 1, "bytes_up"},
-		{"one tunnel down", func(l *proxy.EgressLimits) { l.Down = limit }, true, 1, "bytes_down"},
-		{"tunnels up", func(l *proxy.EgressLimits) { l.Up = limit }, false, 5, "bytes_up"},
-		{"tunnels down", func(l *proxy.EgressLimits) { l.Down = limit }, true, 5, "bytes_down"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	const limit, tunnels = 5_000_000, 5
+	for reason, down := range map[string]bool{"bytes_up": false, "bytes_down": true} {
+		t.Run(reason, func(t *testing.T) {
 			w := newWorld(t)
 			var arrived atomic.Int64
 			var servers, begun sync.WaitGroup
-			servers.Add(tt.tunnels)
-			begun.Add(tt.tunnels)
+			servers.Add(tunnels)
+			begun.Add(tunnels)
 			w.raw(func(c net.Conn) {
 				defer servers.Done()
 				begun.Done()
 				begun.Wait()
-				if tt.down {
+				if down {
 					_, _ = io.Copy(c, endless{})
 					return
 				}
 				n, _ := io.Copy(io.Discard, c)
 				arrived.Add(n)
 			})
-			p, log := w.startProxy(limited(tt.limit))
+			p, log := w.startProxy(limited(func(l *proxy.EgressLimits) {
+				if down {
+					l.Down = limit
+				} else {
+					l.Up = limit
+				}
+			}))
 			address := serveLocal(t, p)
 			var wg sync.WaitGroup
 			hellos := 0
-			for range tt.tunnels {
+			for range tunnels {
 				c, n := openTunnel(t, address)
 				hellos += n
 				wg.Go(func() {
 					begun.Wait()
-					if tt.down {
+					if down {
 						n, _ := io.Copy(io.Discard, c)
 						arrived.Add(n)
 						return
@@ -203,22 +204,22 @@ func TestTunnelBytes(t *testing.T) {
 			}
 			wg.Wait()
 			logged := int64(0)
-			for range tt.tunnels {
+			for range tunnels {
 				e := log.next(t)
-				if words(e) != "connect allow "+tt.reason {
+				if words(e) != "connect allow "+reason {
 					t.Errorf("%+v", e)
 				}
 				logged += e.Up
-				if tt.down {
+				if down {
 					logged += e.Down - e.Up
 				}
 			}
 			servers.Wait()
 			got := arrived.Load()
-			if !tt.down {
+			if !down {
 				got += int64(hellos)
 			}
-			if got > limit || logged != limit || tt.down && got != limit {
+			if got > limit || logged != limit || down && got != limit {
 				t.Errorf("%d bytes arrived, %d logged, want %d", got, logged, limit)
 			}
 		})
@@ -255,8 +256,7 @@ func TestClose(t *testing.T) {
 		clients = append(clients, c)
 	}
 	for _, begin := range []string{"CONNECT raw.allowed", request("GET", "/", "", "")} {
-		c, err := net.Dial("tcp", l.Addr().String())
-		must.Do(t, err)
+		c := dial(t, l.Addr().String())
 		_, _ = io.WriteString(c, begin)
 		clients = append(clients, c)
 	}

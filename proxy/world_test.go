@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -266,12 +265,9 @@ func newBook() *book { return &book{make(chan proxy.Entry, 100_000)} }
 // Write implements io.Writer.
 func (b *book) Write(line []byte) (int, error) {
 	var e proxy.Entry
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	if err := decoder.Decode(&e); err != nil {
-		return 0, err
-	}
+	err := json.Unmarshal(line, &e)
 	b.entries <- e
-	return len(line), nil
+	return len(line), err
 }
 
 // next waits for the next entry.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -161,8 +160,7 @@ func TestLogIsBounded(t *testing.T) {
 	for range 2 {
 		text(t, r.post(responsesPath, `{"model":"m"}`))
 	}
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	must.Do(t, err)
+	conn := r.dial()
 	_, _ = io.WriteString(conn, "no request\r\n\r\n")
 	_, _ = io.ReadAll(conn)
 	_ = conn.Close()

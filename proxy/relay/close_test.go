@@ -75,9 +75,7 @@ func useAndClose(t *testing.T, h2 bool) {
 			end <- err
 		}()
 	}
-	idle, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	must.Do(t, err)
-	defer func() { _ = idle.Close() }()
+	r.dial() // and sends nothing
 	<-ended["end"]
 	<-hangs
 	<-hangs

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -242,14 +241,12 @@ func TestRawHeads(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			up := newAnswers(t)
 			r := newRig(t, relay.Anthropic, up.url, nil)
-			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-			must.Do(t, err)
-			defer func() { _ = conn.Close() }()
+			conn := r.dial()
 			if _, err := io.WriteString(conn, c.send); err != nil {
 				t.Fatal(err)
 			}
 			if c.name == "short body" {
-				_ = conn.(*net.TCPConn).CloseWrite()
+				_ = conn.CloseWrite()
 			}
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil && c.name != "short body" { // net/http closes the connection of a short body

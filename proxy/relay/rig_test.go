@@ -112,6 +112,15 @@ func (r *rig) post(path, body string, header ...string) *http.Response {
 	return r.do(http.MethodPost, path, body, header...)
 }
 
+// dial connects to the relay until the test ends.
+func (r *rig) dial() *net.TCPConn {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	must.Do(r.t, err)
+	r.t.Cleanup(func() { _ = conn.Close() })
+	return conn.(*net.TCPConn)
+}
+
 // text reads a whole answer.
 func text(t *testing.T, resp *http.Response) string {
 	t.Helper()
