@@ -75,7 +75,7 @@ func (b ballot) equal(s string) (all []int) {
 var (
 	computed   = expression(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
 	item       = expression(`^[^\p{L}\p{N}]*[A-Z](?:[).:\]]| -)`)
-	lowerLabel = expression(`^[^\p{L}]*(?:(?i:option|choice|answer) )?[([]?[a-z](?:[).:\]]|[^\p{L}\p{N}=+^-]*$)`)
+	lowerLabel = expression(`^\P{L}*(?:(?i:option|choice) )?[a-z](?:[).:\]]|[^\p{L}\p{N}=+^-]*$)`)
 	// head is a label at the start of a line, and the text of a choice if no other word is between them.
 	head      = expression(`^[^\p{L}\p{N}` + textRange + labelRange + `]*([` + labelRange + `])([^\p{L}\p{N}` + textRange + labelRange + `]*)([` + textRange + `]?)`)
 	concluded = expression(`^.*` + so + `(.*[` + textRange + labelRange + `].*)$`)
@@ -87,10 +87,7 @@ var (
 // them. If there are none, it returns the reason. isBare reports whether the answer has no other words.
 func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	line := lowerLabel().ReplaceAllStringFunc(strings.Trim(s, "' "), strings.ToUpper)
-	equal := b.equal(s)
-	if m := computed().FindStringSubmatch(line); m != nil && equal == nil {
-		equal = b.equal(m[1])
-	}
+	equal := b.equal(computed().ReplaceAllString(s, "$1"))
 	var said []string
 	for part := range strings.SplitSeq(line, "\n") {
 		said = append(said, affirmed(explained(tokenize(part).marked(b.words, b.labels, nil))))
