@@ -66,24 +66,25 @@ func (s shifter) makeTarget(source, name string) error {
 	return os.WriteFile(s.shifted(name), nil, 0o644)
 }
 
-// overlay mounts lowers at target as an overlay that writes to the directory name in the
-// sandbox's layer, where every file has its owner in the sandbox. The mount's options name what shift makes: a sandbox
-// can read the options of its root mount, which must not reveal paths of the host, and the kernel accepts at most one
-// page of options.
-func (s shifter) overlay(lowers []string, name, target string) error {
-	if err := makeLayer(filepath.Join(s.layer.Path(), name)); err != nil {
-		return err
+// overlay mounts lowers as an overlay that writes to the directory name in the sandbox's layer, where every file has its
+// owner in the sandbox, and returns the path of the mount. The mount's options name what shift makes: a sandbox can read
+// the options of its root mount, which must not reveal paths of the host, overlay does not accept every path, and the
+// kernel accepts at most one page of options.
+func (s shifter) overlay(lowers []string, name string) (string, error) {
+	target := filepath.Join(s.dir, name)
+	if err := errors.Join(os.Mkdir(target, 0o711), makeLayer(filepath.Join(s.layer.Path(), name))); err != nil {
+		return "", err
 	}
 	if _, err := os.Lstat(s.shifted("layer")); err != nil {
 		if err := s.shift(s.layer.Path(), "layer", true); err != nil {
-			return err
+			return "", err
 		}
 	}
 	var shifted []string
 	for i, lower := range lowers {
 		at := name + "-" + strconv.Itoa(i)
 		if err := s.shift(lower, at, false); err != nil {
-			return err
+			return "", err
 		}
 		shifted = append(shifted, at)
 	}
@@ -92,7 +93,7 @@ func (s shifter) overlay(lowers []string, name, target string) error {
 	if slices.ContainsFunc(lowers, anonymous) {
 		options = append(options, "xino=on")
 	}
-	return s.ids.Overlay(s.shifted(""), target, options)
+	return target, s.ids.Overlay(s.shifted(""), target, options)
 }
 
 // anonymous reports whether a directory's file system has no UUID. An overlay over it needs xino: without it, a hard
@@ -110,20 +111,6 @@ func anonymous(dir string) bool {
 	}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), getUUID, uintptr(unsafe.Pointer(&uuid)))
 	return errno == 0 && uuid.bytes == [16]byte{}
-}
-
-// overlayOf mounts an overlay of the directory source, which writes to the sandbox's layer,
-// and returns its path.
-func (s shifter) overlayOf(source, name string) (string, error) {
-	lower, merged := filepath.Join(s.dir, name+"-lower"), filepath.Join(s.dir, name)
-	if err := errors.Join(os.Mkdir(lower, 0o711), os.Mkdir(merged, 0o711)); err != nil {
-		return "", err
-	}
-	// Through a bind mount, because overlay does not accept every path.
-	if err := mounts.Bind(source, lower); err != nil {
-		return "", err
-	}
-	return merged, s.overlay([]string{lower}, name, merged)
 }
 
 // inside calls do as the user who can make files in the sandbox's root file system and

@@ -56,10 +56,10 @@ type FS struct {
 func New(c Config) (*FS, error) {
 	f := &FS{Config: c, shifter: shifter{dir: c.Dir, layer: c.Layer, ids: c.IDs}}
 	f.Mounts = slices.Clone(c.Mounts)
-	if err := errors.Join(os.Mkdir(f.Root(), 0o711), f.privateDir(), f.writeFiles()); err != nil {
+	if err := errors.Join(f.privateDir(), f.writeFiles()); err != nil {
 		return nil, err
 	}
-	if err := f.shifter.overlay(f.Lower, "root", f.Root()); err != nil {
+	if _, err := f.shifter.overlay(f.Lower, "root"); err != nil {
 		return nil, fmt.Errorf("root file system: %w", err)
 	}
 	if err := f.mountCopies(); err != nil {
@@ -78,7 +78,7 @@ func New(c Config) (*FS, error) {
 }
 
 // Root returns the path of the mounted root file system.
-func (f *FS) Root() string { return filepath.Join(f.Dir, "rootfs") }
+func (f *FS) Root() string { return filepath.Join(f.Dir, "root") }
 
 // Shown returns all mounts, outermost first, with the host paths for the OCI runtime to
 // mount.
@@ -189,8 +189,8 @@ func (f *FS) mountCopies() error {
 		m, name := &f.Mounts[i], fmt.Sprintf("copy-%d", i)
 		switch {
 		case m.Left != nil:
-			at := filepath.Join(f.Dir, name)
-			if err := errors.Join(os.Mkdir(at, 0o711), f.shifter.overlay(f.Left[m.Dest], name, at)); err != nil {
+			at, err := f.shifter.overlay(f.Left[m.Dest], name)
+			if err != nil {
 				return fmt.Errorf("what is left for %s: %w", m.Dest, err)
 			}
 			m.Source, m.Copy = at, true
@@ -199,7 +199,7 @@ func (f *FS) mountCopies() error {
 			if !m.Chown {
 				err = makeLayerLike(filepath.Join(f.Layer.Path(), name), m.Source)
 			}
-			merged, overlayErr := f.shifter.overlayOf(m.Source, name)
+			merged, overlayErr := f.shifter.overlay([]string{m.Source}, name)
 			if err = errors.Join(err, overlayErr); err != nil {
 				return fmt.Errorf("copy of %s: %w", m.Source, err)
 			}
@@ -226,7 +226,7 @@ func (f *FS) view(m runtime.Mount, name string) (string, error) {
 	if !info.IsDir() {
 		dir, file = filepath.Dir(m.Source), filepath.Base(m.Source)
 	}
-	merged, err := f.shifter.overlayOf(dir, name)
+	merged, err := f.shifter.overlay([]string{dir}, name)
 	if errors.Is(err, idmap.ErrCannotShift) || errors.Is(err, unix.EINVAL) {
 		return "", nil
 	}

@@ -276,7 +276,8 @@ func (s suite) mounts(t *testing.T) {
 }
 
 func (s suite) copyMount(t *testing.T) {
-	source := t.TempDir()
+	source := filepath.Join(t.TempDir(), `a:b,c\d"e`) // characters with a meaning in mount options
+	must.Do(t, os.Mkdir(source, 0o755))
 	must.Report(t, os.WriteFile(filepath.Join(source, "file"), []byte("old\n"), 0o644))
 	cfg := s.config()
 	cfg.Mounts = []runtime.Mount{{Source: source, Dest: "/work", Copy: true}}
