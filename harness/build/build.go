@@ -3,8 +3,8 @@
 // begin with the same steps use again.
 //
 // It supports what most task images need: FROM (also several stages), RUN, COPY, ADD of local
-// files and archives, ENV, ARG, WORKDIR, VOLUME, USER, SHELL, LABEL, EXPOSE, CMD and ENTRYPOINT. Anything else that changes
-// the image is an error that names its line.
+// files and archives, ENV, ARG, WORKDIR, VOLUME, USER, SHELL, ONBUILD, HEALTHCHECK, LABEL, EXPOSE, CMD and
+// ENTRYPOINT. Anything else that changes the image is an error that names its line.
 package build
 
 import (
