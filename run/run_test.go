@@ -443,25 +443,6 @@ func nothingStarts(t *testing.T, rows []string, wants ...string) {
 	}
 }
 
-func TestVerification(t *testing.T) {
-	tests := []struct {
-		name string
-		s    run.Summary
-		want string
-	}{
-		{"no tasks", run.Summary{}, "complete"},
-		{"all verified", run.Summary{Total: 3, Passed: 1, Failed: 2}, "complete"},
-		{"none verified", run.Summary{Total: 2, Pending: 2}, "pending"},
-		{"errors only", run.Summary{Total: 2, Errors: 2}, "pending"},
-		{"some", run.Summary{Total: 2, Passed: 1, Errors: 1}, "partial"},
-	}
-	for _, tt := range tests {
-		if got := tt.s.Verification(); got != tt.want {
-			t.Errorf("%s: %s", tt.name, got)
-		}
-	}
-}
-
 // TestGivesUp: a run ends when the first tries all fail for the same cause, and when many in
 // a row do later, and can be resumed. Messages may differ in names and numbers.
 func TestGivesUp(t *testing.T) {
