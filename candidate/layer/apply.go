@@ -221,7 +221,10 @@ func copySparse(to *os.File, e *Entry) error {
 // setMetadata gives an entry its owner, mode and time, in this order: a change of owner may clear
 // permission bits.
 func (a *applier) setMetadata(name string, uid, gid int, mode fs.FileMode, modified time.Time) error {
-	if err := errors.Join(a.to.Lchown(name, uid, gid), a.to.Chmod(name, mode)); err != nil {
+	if err := a.to.Lchown(name, uid, gid); err != nil {
+		return err
+	}
+	if err := a.to.Chmod(name, mode); err != nil {
 		return err
 	}
 	if mode.IsDir() {
