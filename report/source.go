@@ -113,7 +113,7 @@ func (s *Source) read(ctx context.Context) error {
 	// A resumed run may have planned more attempts than its manifest says; its seal says how many.
 	var seal record.Seal
 	s.readFile(record.ManifestFile, &s.Manifest)
-	s.readFile(record.SealFile, &seal) // there is none before the run's end
+	s.readFile(record.SealFile, &seal)
 	s.Planned = max(s.Manifest.Planned, seal.Planned)
 	f, err := foreign.Open(s.root, record.RecordsFile, math.MaxInt64)
 	if err != nil {
@@ -313,7 +313,7 @@ type OpenOptions struct {
 	Private        bool              // show what verifiers printed
 }
 
-// OpenAll opens the directories of runs. Without a key, a missing seal is no error: a run in progress has none yet. The
+// OpenAll opens the directories of runs. Without a key, a missing or open seal is no error: the run is in progress, or was killed. The
 // caller closes the sources, also after an error.
 func OpenAll(ctx context.Context, dirs []string, o OpenOptions) (sources []*Source, err error) {
 	for _, dir := range dirs {

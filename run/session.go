@@ -116,7 +116,7 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 	s.spend(s.logs.Before.CostUSD)
 	err = s.compareRecorded()
 	if err == nil { // the manifest of a resumed run may have planned less, and no manifest is signed
-		if err = s.seal(); err != nil {
+		if err = s.seal(true); err != nil {
 			err = outputProblem(plan, err)
 		}
 	}
@@ -138,7 +138,7 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 
 // end seals the records and releases everything that begin opened. err is the error of the attempts.
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
-	if failed := errors.Join(s.code.Close(ctx), s.logs.Close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close()); failed != nil {
+	if failed := errors.Join(s.code.Close(ctx), s.logs.Close(), remove.All(s.out, unjudgedDir), s.seal(false), s.ledger.Close()); failed != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", ErrInfrastructure, failed))
 	}
 	slices.SortFunc(s.summary.Changes, func(a, b Change) int {
@@ -174,9 +174,9 @@ func (f PackFault) Error() string { return f.Err.Error() }
 // Is makes the error an ErrInfrastructure.
 func (PackFault) Is(target error) bool { return target == ErrInfrastructure }
 
-// seal seals the recorded chain and states how many attempts are planned.
-func (s *session) seal() error {
-	seal := record.Seal{At: time.Now().UTC(), Planned: s.totalPlanned()}
+// seal seals the recorded chain, states how many attempts are planned, and whether the session goes on.
+func (s *session) seal(open bool) error {
+	seal := record.Seal{At: time.Now().UTC(), Planned: s.totalPlanned(), Open: open}
 	if s.cfg.original != nil {
 		seal.AcceptedUnsigned = s.cfg.original.seal.AcceptedUnsigned
 	}

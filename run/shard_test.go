@@ -118,6 +118,28 @@ func TestMergeGraded(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
+// TestMergeKilled: a shard that was killed, with or without a record of its session, has not ended.
+func TestMergeKilled(t *testing.T) {
+	cfg, _ := config(t, row("a", "do it right", ""), row("b", "do it right", ""))
+	dir := t.TempDir()
+	dirs := shards(t, cfg, 2, dir)
+	killed := filepath.Join(dir, "killed")
+	cfg.Shard, cfg.Output = &run.Shard{Index: 2, Count: 2}, dirs[1]
+	cfg.Progress = func(e run.Event) {
+		if e.Kind == run.RunStart {
+			must.Do(t, os.RemoveAll(killed))
+			must.Do(t, exec.Command("cp", "-a", cfg.Output, killed).Run())
+		}
+	}
+	for _, resume := range []bool{true, false} {
+		if cfg.Resume = resume; !resume {
+			must.Do(t, os.RemoveAll(cfg.Output))
+		}
+		ran(t, cfg)
+		must.Equal(t, []string{"shard 2 of 2, which has not ended"}, merge(t, []string{dirs[0], killed}, filepath.Join(dir, fmt.Sprint("merged-", resume)), nil).Missing)
+	}
+}
+
 // TestMergeRefuses: the error names a shard that is damaged or of another run, and the earlier merge
 // stays.
 func TestMergeRefuses(t *testing.T) {

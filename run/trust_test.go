@@ -126,6 +126,9 @@ func TestKilledBeforeItsFirstRecord(t *testing.T) {
 		}
 	}
 	ran(t, cfg)
+	if v, err := record.Verify(t.Context(), killed, cfg.Sign.Public()); err != nil || v.Sealed || v.Signed {
+		t.Errorf("a run that goes on is verified as one that has ended: %+v, %v", v, err)
+	}
 	cfg.Output, cfg.Resume, cfg.Progress = killed, true, nil
 	if summary, err := runs(t.Context(), cfg); err != nil || summary.Passed != 1 {
 		t.Errorf("%+v, %v", summary, err)

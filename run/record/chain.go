@@ -55,7 +55,7 @@ type chain struct {
 	records   int
 	last      string // digest of the last line, or of the manifest
 	end, torn int64  // bytes of the complete lines, and of an incomplete last one
-	sealed    bool   // the seal covers the last line
+	sealed    bool   // the seal covers the last line, and a session's end wrote it
 	signature bool   // there is a signature, by whatever key
 	unsigned  error  // why a required signature is missing, or why a signature does not fit
 	accepted  int    // see Seal.AcceptedUnsigned
@@ -156,6 +156,8 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 		if key != nil && c.unsigned == nil {
 			c.unsigned = fmt.Errorf("it covers the first %d of %d records", seal.Records, c.records)
 		}
+	case seal.Open:
+		c.note(SealFile, "the session that began with it goes on, or was killed")
 	default:
 		c.sealed = true
 	}
@@ -169,7 +171,7 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 		return nil, err
 	}
 	if !c.signature && key != nil {
-		c.unsigned = errors.New("it is missing: a run is signed when it ends")
+		c.unsigned = errors.New("it is missing: a run is signed when it begins, and when it ends")
 	}
 	data, err := foreign.Read(root, SealFile, MaxSmall)
 	switch {

@@ -256,7 +256,7 @@ func AppendLine(f *os.File, line []byte, sync bool) error {
 // Seal writes a seal for the present end of the chain and, unless key is nil, signs it. AcceptedUnsigned and
 // Planned of an earlier seal stay if they are higher.
 func (l *Ledger) Seal(s Seal, key *Key) error {
-	l.seal.At = s.At
+	l.seal.At, l.seal.Open = s.At, s.Open
 	l.seal.Planned, l.seal.AcceptedUnsigned = max(s.Planned, l.seal.Planned), max(s.AcceptedUnsigned, l.seal.AcceptedUnsigned)
 	data, err := l.seal.encode()
 	if err != nil {

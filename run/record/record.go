@@ -421,6 +421,8 @@ type Seal struct {
 	AcceptedUnsigned int `json:"accepted_unsigned,omitempty"`
 	// Planned is how many attempts the run is to have in total: those that the last session planned, and
 	// the other recorded ones. It is never less than Manifest.Planned.
-	Planned int    `json:"planned,omitempty"`
-	Digest  string `json:"digest"` // of the seal as compact JSON with an empty Digest
+	Planned int `json:"planned,omitempty"`
+	// Open says that the session which wrote the seal goes on, and seals the records again at its end.
+	Open   bool   `json:"open,omitempty"`
+	Digest string `json:"digest"` // of the seal as compact JSON with an empty Digest
 }
