@@ -3,6 +3,7 @@ package report_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,4 +143,25 @@ func TestKept(t *testing.T) {
 	must.Do(t, err)
 	must.Equal(t, []string{"x.txt: its last 9 bytes, which the run did not keep"}, d.Missing)
 	must.Equal(t, []report.Named{{Name: "x.txt", Text: report.Text{Head: "kept"}}}, d.Logs)
+}
+
+// TestDeepDirectory: directories that are too deep hide no file beside them, and of very many not all are visited.
+func TestDeepDirectory(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "w", strings.Repeat("a/", 14)), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "w/solution.py"), []byte("x = 1\n"), 0o644))
+	of := opened(t, dir, `{"task_id": "t", "verification_status": "failed", "candidate_workspace": "w"}`)
+	d, err := of.Detail(t.Context(), 0, 1<<20)
+	must.Do(t, err)
+	if files := d.Candidate.Files; len(files) != 1 || files[0].Path != "solution.py" || !d.Candidate.More {
+		t.Errorf("%+v, more: %v", files, d.Candidate.More)
+	}
+	for i := range 2001 {
+		must.Do(t, os.Mkdir(filepath.Join(dir, "w", "z"+strconv.Itoa(i)), 0o755))
+	}
+	d, err = of.Detail(t.Context(), 0, 1<<20)
+	must.Do(t, err)
+	if len(d.Candidate.Files) != 1 || !d.Candidate.More {
+		t.Errorf("%+v, more: %v", d.Candidate.Files, d.Candidate.More)
+	}
 }

@@ -23,24 +23,30 @@ type File struct {
 }
 
 const (
-	maxFiles = 200     // listed
-	maxShown = 8 << 10 // bytes of one file
-	maxDepth = 12      // nested directories
+	maxFiles   = 200     // listed
+	maxVisited = 2000    // files and directories
+	maxShown   = 8 << 10 // bytes of one file
+	maxDepth   = 12      // nested directories
 )
 
-// files lists a candidate's directory, and reads text files in it, most bytes in total. It follows no links.
+// files lists a candidate's directory, and reads text files in it, most bytes in total. It follows no links. more reports
+// whether there are files that are not listed.
 func files(run *os.Root, directory string, most int) (list []File, more bool, err error) {
 	root, err := foreign.OpenDir(run, directory)
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { _ = root.Close() }()
+	visited := 0
 	err = foreign.Walk(root, maxDepth, func(e foreign.Entry) error {
-		if e.Info.IsDir() {
-			return nil
-		}
-		if len(list) == maxFiles {
+		switch visited++; {
+		case len(list) == maxFiles, visited > maxVisited:
 			return foreign.ErrBig
+		case e.Info.IsDir() && strings.Count(e.Path, "/") == maxDepth:
+			more = true
+			return fs.SkipDir
+		case e.Info.IsDir():
+			return nil
 		}
 		f := File{Path: cutText(e.Path, 400).Head, Mode: e.Info.Mode().String(), Size: e.Info.Size()}
 		switch mode := e.Info.Mode(); {
@@ -55,10 +61,10 @@ func files(run *os.Root, directory string, most int) (list []File, more bool, er
 		list = append(list, f)
 		return nil
 	})
-	if errors.Is(err, foreign.ErrBig) {
+	if errors.Is(err, foreign.ErrBig) || errors.Is(err, fs.ErrPermission) {
 		return list, true, nil
 	}
-	return list, false, err
+	return list, more, err
 }
 
 // textIn returns the text of a file, at most most bytes; nil for a file that cannot be read or is not text.

@@ -168,7 +168,8 @@ type Entry struct {
 
 // Walk calls visit for everything below root in the order of names, a directory before its contents. It opens each
 // directory by its name in the directory above, so names can have any bytes, and paths any length. It follows no link,
-// and passes over what is removed meanwhile. The error is ErrBig if there are directories more than depth levels below root.
+// and passes over what is removed meanwhile, and over directories for which visit returns [fs.SkipDir]. The error is ErrBig
+// if there are other directories more than depth levels below root.
 func Walk(root *os.Root, depth int, visit func(Entry) error) error {
 	return walk(root, "", depth, visit)
 }
@@ -196,7 +197,7 @@ func walk(dir *os.Root, at string, depth int, visit func(Entry) error) error {
 		if err == nil && info.IsDir() {
 			err = e.walk(depth, visit)
 		}
-		if err != nil {
+		if err != nil && err != fs.SkipDir {
 			return err
 		}
 	}
