@@ -242,7 +242,7 @@ func inTheWay(err error) bool {
 func (r Request) services() (all []service.Service) {
 	env := r.Task.Environment
 	if args, ready := env.Entrypoint.Of(r.Image.Entrypoint, r.Image.Health); args != nil {
-		all = append(all, service.Service{Args: args, Ready: ready, Wait: env.Entrypoint.Timeout})
+		all = append(all, service.Service{Args: args, Ready: ready, Wait: cmp.Or(env.Entrypoint.Timeout, r.Image.HealthWait)})
 	}
 	if !env.Prepare.IsZero() {
 		all = append(all, service.Service{Args: env.Prepare.Args(), Once: true})

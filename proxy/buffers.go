@@ -59,7 +59,7 @@ type patientListener struct{ net.Listener }
 
 // Accept implements net.Listener.
 func (l patientListener) Accept() (net.Conn, error) {
-	for wait := time.Millisecond; ; wait = min(2*wait, time.Second) {
+	for wait := time.Millisecond; ; wait = min(2*wait, time.Second/10) {
 		conn, err := l.Listener.Accept()
 		if err == nil || errors.Is(err, net.ErrClosed) {
 			return conn, err

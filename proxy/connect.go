@@ -13,6 +13,7 @@ func (f *forwarder) handleConnect(w http.ResponseWriter, r *http.Request, c *cli
 	if err != nil {
 		panic(http.ErrAbortHandler) // impossible: only HTTP/1 is served
 	}
+	defer func() { _ = c.Close() }() // net/http no longer does, not even after a panic
 
 	early := make([]byte, rw.Reader.Buffered()) // what net/http read beyond the request
 	_, _ = io.ReadFull(rw.Reader, early)

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +148,7 @@ func sidecarService(image runtime.Image, s environment.Sidecar) service.Service 
 	if !s.Ready.IsZero() {
 		ready = s.Ready.Args()
 	}
-	return service.Service{Args: slices.Concat(entrypoint, command), Ready: ready, Wait: s.Timeout}
+	return service.Service{Args: slices.Concat(entrypoint, command), Ready: ready, Wait: cmp.Or(s.Timeout, image.HealthWait)}
 }
 
 func (found images) sidecarImages(task *compiler.Task) map[string]string {

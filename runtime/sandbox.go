@@ -102,6 +102,8 @@ type Image struct {
 	Command    []string `json:"command"`
 	// Health is the command of its health check, which succeeds once what the entry point starts can be used.
 	Health []string `json:"health"`
+	// HealthWait is how long the health check may fail before the image counts as broken.
+	HealthWait time.Duration `json:"-"`
 	// Shell and OnBuild are for images that are built from it: the words before a command line, and instructions.
 	Shell   []string `json:"-"`
 	OnBuild []string `json:"-"`

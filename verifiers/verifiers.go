@@ -254,7 +254,7 @@ func (in Input) Entrypoint(image runtime.Image, own bool) []service.Service {
 	if args == nil {
 		return nil
 	}
-	return []service.Service{{Args: args, Ready: ready, Wait: e.Timeout}}
+	return []service.Service{{Args: args, Ready: ready, Wait: cmp.Or(e.Timeout, image.HealthWait)}}
 }
 
 // Beside is [service.Beside] for a command that the tester file may deny: the engine sees only with-services.

@@ -511,7 +511,7 @@ WORKDIR ..
 	const base = "sbench.test/own-base:fixture"
 	t.Cleanup(func() { must.Do(t, c.Images.Remove(context.Background(), base)) })
 	for _, tt := range []struct{ ref, text string }{
-		{base, from + "SHELL [\"/bin/bash\", \"-c\"]\nONBUILD COPY data.txt /on/build\nONBUILD RUN [[ -e /on/build ]]\nHEALTHCHECK CMD [[ -e /on/build ]]\n"},
+		{base, from + "SHELL [\"/bin/bash\", \"-c\"]\nONBUILD COPY data.txt /on/build\nONBUILD RUN [[ -e /on/build ]]\nHEALTHCHECK --start-period=2m --interval=10s CMD [[ -e /on/build ]]\n"},
 		{ref, "FROM scratch AS files\nCOPY data.txt /data/\nFROM " + base + " AS own\nRUN [[ -e /on/build ]] && rm /on/build\nFROM own\nCOPY --from=files / /all/\nRUN [[ ! -e /on/build && $(find /all -type f) = /all/data/data.txt ]]\n"},
 	} {
 		if code, stderr := buildOwn(t, map[string]string{"Dockerfile": tt.text, "data.txt": "x"}, tt.ref); code != codeMeasured {
@@ -519,8 +519,8 @@ WORKDIR ..
 		}
 	}
 	img, err = c.Images.Get(t.Context(), ref, images.PullNever)
-	if want := []string{"/bin/bash", "-c", "[[ -e /on/build ]]"}; err != nil || !slices.Equal(img.Health, want) || len(img.OnBuild) > 0 {
-		t.Errorf("health %q, on build %q, %v", img.Health, img.OnBuild, err)
+	if want := []string{"/bin/bash", "-c", "[[ -e /on/build ]]"}; err != nil || !slices.Equal(img.Health, want) || img.HealthWait != 150*time.Second || len(img.OnBuild) > 0 {
+		t.Errorf("health %q within %v, on build %q, %v", img.Health, img.HealthWait, img.OnBuild, err)
 	}
 	for name, tt := range map[string]struct {
 		files map[string]string

@@ -22,6 +22,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -202,23 +203,31 @@ func (s *Store) prepare(ctx context.Context, img client.Image) (runtime.Image, e
 	if len(diffs) == 0 {
 		return fail(errors.New("has no layers"))
 	}
-	shell, health := spec.Config.Shell, []string(nil)
+	shell := spec.Config.Shell
 	if len(shell) == 0 {
 		shell = []string{"/bin/sh", "-c"}
 	}
-	switch check := spec.Config.Healthcheck; {
-	case check == nil || len(check.Test) < 2:
-	case check.Test[0] == "CMD":
-		health = check.Test[1:]
-	case check.Test[0] == "CMD-SHELL":
-		health = slices.Concat(shell, check.Test[1:])
-	}
+	health, wait := healthOf(spec.Config.Healthcheck, shell)
 	return runtime.Image{
 		Ref: img.Name(), Digest: img.Target().Digest.String(), Platform: spec.OS + "/" + spec.Architecture,
 		ChainID: identity.ChainID(diffs).String(),
 		Env:     spec.Config.Env, User: spec.Config.User, Workdir: spec.Config.WorkingDir,
-		Entrypoint: spec.Config.Entrypoint, Command: spec.Config.Cmd, Health: health, Shell: shell, OnBuild: spec.Config.OnBuild,
+		Entrypoint: spec.Config.Entrypoint, Command: spec.Config.Cmd, Health: health, HealthWait: wait, Shell: shell, OnBuild: spec.Config.OnBuild,
 	}, nil
+}
+
+// healthOf returns the command of a health check, and how long it may fail; nil for none.
+func healthOf(check *dockerspec.HealthcheckConfig, shell []string) (command []string, wait time.Duration) {
+	switch {
+	case check == nil || len(check.Test) < 2:
+		return nil, 0
+	case check.Test[0] == "CMD":
+		command = check.Test[1:]
+	case check.Test[0] == "CMD-SHELL":
+		command = slices.Concat(shell, check.Test[1:])
+	}
+	// The defaults are those of the Dockerfile reference.
+	return command, check.StartPeriod + time.Duration(cmp.Or(check.Retries, 3))*cmp.Or(check.Interval, 30*time.Second)
 }
 
 // Import reads an OCI or Docker archive and returns its images. They get the names that the archive gives them, in full

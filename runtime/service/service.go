@@ -136,11 +136,23 @@ func (s Service) start() error {
 	}
 	wait := cmp.Or(s.Wait, defaultWait)
 	for end := time.Now().Add(wait); ; time.Sleep(interval) {
-		if command(s.Ready).Run() == nil {
+		if isReady(s.Ready, end) {
 			return nil
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("the service %q is not ready after %s", s.Args, wait)
 		}
 	}
+}
+
+// isReady reports whether a ready command succeeds. A command that has not ended at the time end is killed.
+func isReady(args []string, end time.Time) bool {
+	cmd := command(args)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cmd.Start() != nil {
+		return false
+	}
+	late := time.AfterFunc(time.Until(end), func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer late.Stop()
+	return cmd.Wait() == nil
 }
