@@ -19,16 +19,20 @@ import (
 // "delete" is killed leaves the bundle. The OCI runtimes for which a shim waits end with it (PR_SET_PDEATHSIG).
 func (r *Registry) reapShims(run string) error {
 	pids, err := proc.All()
-	errs := []error{err}
+	if err != nil {
+		return err
+	}
+	var errs []error
 	for _, pid := range pids {
 		if !r.isShim(pid, run) {
 			continue
 		}
 		bundle, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)) // it may have ended
-		errs = append(errs, proc.SignalAll([]int{pid}, 0, unix.SIGKILL, func(pid int) bool { return r.isShim(pid, run) }))
-		if strings.HasPrefix(filepath.Base(bundle), run+"-") {
-			errs = append(errs, os.RemoveAll(bundle))
+		err := proc.SignalAll([]int{pid}, 0, unix.SIGKILL, func(pid int) bool { return r.isShim(pid, run) })
+		if err == nil && strings.HasPrefix(filepath.Base(bundle), run+"-") {
+			err = os.RemoveAll(bundle)
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, r.reapSockets(run))...)
 }
