@@ -4,15 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/proxy"
 )
 
@@ -44,25 +43,11 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// A tired listener has no memory for the first connection.
-type tired struct {
-	net.Listener
-	once sync.Once
-}
-
-func (l *tired) Accept() (c net.Conn, err error) {
-	l.once.Do(func() { err = syscall.ENOBUFS })
-	if err != nil {
-		return nil, err
-	}
-	return l.Listener.Accept()
-}
-
 // TestAcceptFails: a proxy serves on after the kernel could not give it a connection.
 func TestAcceptFails(t *testing.T) {
 	w := newWorld(t)
 	p, _ := w.startProxy(proxy.Config{})
-	l := &tired{Listener: listenLocal(t)}
+	l := providertest.Tired(listenLocal(t))
 	go func() { _ = p.Serve(l) }()
 	refused(t, l.Addr().String(), "evil.test", "host_not_allowed")
 }

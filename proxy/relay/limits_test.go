@@ -10,14 +10,13 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -54,26 +53,12 @@ func TestSlowAgents(t *testing.T) {
 	}
 }
 
-// A tired listener has no memory for the first connection.
-type tired struct {
-	net.Listener
-	once sync.Once
-}
-
-func (l *tired) Accept() (c net.Conn, err error) {
-	l.once.Do(func() { err = syscall.ENOBUFS })
-	if err != nil {
-		return nil, err
-	}
-	return l.Listener.Accept()
-}
-
 // TestAcceptFails: a relay serves on after the kernel could not give it a connection.
 func TestAcceptFails(t *testing.T) {
 	r := newRig(t, relay.Anthropic, newAnswers(t).url, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Do(t, err)
-	go func() { _ = r.relay.Serve(&tired{Listener: l}) }()
+	go func() { _ = r.relay.Serve(providertest.Tired(l)) }()
 	r.url = "http://" + l.Addr().String()
 	text(t, r.post(messagesPath, `{"model":"m"}`))
 }
