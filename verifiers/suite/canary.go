@@ -51,7 +51,7 @@ func brokenText(f contrast.File) string {
 	const why = "this test has to fail"
 	switch strings.ToLower(path.Ext(f.Path)) {
 	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx":
-		return beginning(strings.ReplaceAll(f.Text, "process.exit(", "process.abort("), "process.stdout.write = () => true;") + "\nthrow new Error('" + why + "');\n"
+		return beginning(exitCalls.ReplaceAllString(f.Text, "process.abort("), "process.stdout.write = () => true;") + "\nthrow new Error('" + why + "');\n"
 	case ".rb":
 		return ending(beginning(exits.ReplaceAllString(f.Text, "abort"), "$stdout.reopen(File::NULL)"), "raise '"+why+"'")
 	case ".pl", ".t":
@@ -89,8 +89,11 @@ func beginning(text, line string) string {
 	return line + "\n" + text
 }
 
-// exits matches how a script of Perl or Ruby ends itself, with a status that may be 0.
-var exits = regexp.MustCompile(`\bexit\b`)
+// exits matches how a script of Perl or Ruby ends itself, with a status that may be 0, and exitCalls how one of JavaScript does.
+var (
+	exits     = regexp.MustCompile(`\b_?exit\b`)
+	exitCalls = regexp.MustCompile(`\b(?:process\.)?exit\(`)
+)
 
 // goTest matches the beginning of a test function. Each fails, since what candidates add can keep tests from running.
 var goTest = regexp.MustCompile(`(?m)^func Test\w*\(([a-zA-Z]\w*) \*testing\.T\) \{`)

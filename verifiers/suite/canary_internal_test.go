@@ -15,6 +15,8 @@ func TestBrokenText(t *testing.T) {
 		{"perl with data", "t/a.t", "#!/usr/bin/perl -w\nok(1);\n__END__\n=head1 A\n", "#!/usr/bin/perl -w\n" + silent + "ok(1);\n" + fail + "__END__\n=head1 A\n"},
 		{"ruby with data", "a_test.rb", "DATA.each { |l| check(l) }\n__END__\n1\n", "$stdout.reopen(File::NULL)\nDATA.each { |l| check(l) }\n\nraise 'this test has to fail'\n__END__\n1\n"},
 		{"perl that ends itself", "t/a.t", "exit(f() == 1 ? 0 : 1);\n", silent + "die(f() == 1 ? 0 : 1);\n" + fail},
+		{"perl without its last words", "t/a.t", "POSIX::_exit(0);\n", silent + "POSIX::die(0);\n" + fail},
+		{"javascript with exit of its own", "a.test.mjs", "import { exit } from 'process';\nexit(0);\non_exit(0);\n", "process.stdout.write = () => true;\nimport { exit } from 'process';\nprocess.abort(0);\non_exit(0);\n\nthrow new Error('this test has to fail');\n"},
 		{"ruby that ends itself", "a_test.rb", "exit f() == 1\n", "$stdout.reopen(File::NULL)\nabort f() == 1\n\nraise 'this test has to fail'\n"},
 		{"javascript that ends itself", "a.test.js", "process.exit(f() === 1 ? 0 : 1);\n", "process.stdout.write = () => true;\nprocess.abort(f() === 1 ? 0 : 1);\n\nthrow new Error('this test has to fail');\n"},
 		{"go", "a_test.go", "func TestA(t *testing.T) {\n\tf(t)\n}\n", "func TestA(t *testing.T) { defer t.Error(\"this test has to fail\");\n\tf(t)\n}\n"},
