@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Marks are private runes, which no clean text has. In a marked text they stand for the phrases that are looked
-// for, by number from firstMark on, and for labels from labelMark on.
+// Marks are private runes that only [sentence.marked] puts into a text. They stand for the phrases that are looked for, by
+// number from firstMark on, and for labels from labelMark on.
 const (
 	firstMark, labelMark, lastMark = '\U000F0000', '\U00100000', '\U0010FFFF'
 
@@ -69,7 +69,8 @@ func affirmed(s string) string {
 // without a mark. A clause that begins with such a word belongs to what precedes it.
 func isOpen(s string) bool { return openness().MatchString(remark().ReplaceAllString(s, "$1")) }
 
-// marked returns the text with marks in place of the longest phrases that begin at each word, and of labels.
+// marked returns the text with marks in place of the longest phrases that begin at each word, and of labels. It removes
+// the private runes that the text has, however they came into it, so that none can stand for a mark.
 func (s sentence) marked(phrases [][]token, labels int, tolerance *big.Rat) string {
 	var b strings.Builder
 	isSame := func(a, b token) bool { return same(a, b, tolerance) }
@@ -90,12 +91,12 @@ func (s sentence) marked(phrases [][]token, labels int, tolerance *big.Rat) stri
 			longest, marks = 1, string(labelMark+label)
 		}
 		if longest > 0 {
-			b.WriteString(s.text[end:s.words[from].from] + marks)
+			b.WriteString(strings.Map(unmarked, s.text[end:s.words[from].from]) + marks)
 			from += longest - 1
 			end = s.words[from].to
 		}
 	}
-	return b.String() + s.text[end:]
+	return b.String() + strings.Map(unmarked, s.text[end:])
 }
 
 // label returns the index of the choice that a word labels, -1 for none. It is a capital letter that is a word,
@@ -143,3 +144,11 @@ func isList(s, answer string, question []token) bool {
 }
 
 func isMark(r rune) bool { return firstMark <= r && r <= lastMark }
+
+// unmarked maps marks to nothing.
+func unmarked(r rune) rune {
+	if isMark(r) {
+		return -1
+	}
+	return r
+}

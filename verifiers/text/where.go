@@ -68,7 +68,7 @@ func inMark(text string) (string, Rule) {
 			}
 			if rule == JSON {
 				_ = json.Unmarshal([]byte(inner), &inner) // what is no string stays as it is
-				inner = strings.TrimSpace(clean(inner))   // an escape can stand for a mark
+				inner = strings.TrimSpace(clean(inner))   // an escape can be any character
 			}
 			return inner, rule
 		}
