@@ -73,8 +73,9 @@ var (
 	symbols = strings.NewReplacer(`\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", "sqrt(", "√(", `\neg`, "not ",
 		`\pi`, "π", `^\circ`, "", `^{\circ}`, "", " & ", " and ")
 	markups = []markup{
-		{expression("~~[^~\n]+~~|<(?:s|del)>[^<>]*</(?:s|del)>|\\\\(?:x?cancel|sout)\\{[^{}]*\\}|<\\|[^<>|\n]*\\|>|\\\\(?:begin|end)\\{[^{}]*\\}|(?m:^[ \t]*(?:```.*|[-=|:*_ ]{3,})$)|`"), ""}, // struck out, a token, a fence, a rule
+		{expression("~~[^~\n]+~~|(?i:<(?:s|del|strike)(?: [^<>]*)?>[^<>]*</(?:s|del|strike)>)|<!--(?s:.*?)-->|\\\\(?:x?cancel|sout)\\{[^{}]*\\}|<\\|[^<>|\n]*\\|>|\\\\(?:begin|end)\\{[^{}]*\\}|(?m:^[ \t]*(?:```.*|[-=|:*_ ]{3,})$)|`"), ""}, // struck out, a comment, a token, a fence, a rule
 		{expression(`(^|[^\p{Latin}\p{N}*])\*{1,3}([^\s*](?:[^*\n]*[^\s*])?)\*{1,3}`), "$1$2"},
+		{expression(`\[([^\[\]\n]+)\]\(https?://[^\s()]*\)`), "$1"},
 		{expression(`<sup>([^<>]*)</sup>`), "^$1"},
 		{expression(`>([^<>]*)</(?:p|li|div|tr|h[1-6])>|(\S)<br ?/?>`), ">$1$2\n"},
 		{expression(`<[a-z][a-z0-9]*(?: [^<>]*)?>([^<>]*)</[a-z0-9]+>`), "$1"},

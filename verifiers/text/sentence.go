@@ -27,7 +27,7 @@ var (
 	clauseStart  = expression(`(?s)^.*(?:` + so + `|[\n.,;:!?])`)
 	conclusion   = expression(so)
 	explanation  = expression(because)
-	separator    = expression(`[,;]["\s](?:and\s|und\s|et\s|y\s|e\s)?|` + and)
+	separator    = expression(`[,;]["\s]?(?:and\s|und\s|et\s|y\s|e\s)?|[&•·|]|` + and)
 	notLabel     = expression(`^(?:A [b-df-hj-np-z]|I [a-z])`)
 	conjunction  = expression(and)
 )
