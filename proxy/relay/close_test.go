@@ -76,7 +76,7 @@ func useAndClose(t *testing.T, h2 bool) {
 		}()
 	}
 	r.dial() // and sends nothing
-	<-ended["end"]
+	must.Do(t, <-ended["end"])
 	<-hangs
 	<-hangs
 	reasons := map[string]int{}
