@@ -34,7 +34,7 @@ const (
 )
 
 // makeLogs makes a new directory for a checker to see as logsMount; "" if it sees none.
-func (c *terminalCheck) makeLogs(dir string) (string, error) {
+func (c *checker) makeLogs(dir string) (string, error) {
 	if c.eval.Checker.Path == "" && !c.eval.Checker.Reward {
 		return "", nil
 	}

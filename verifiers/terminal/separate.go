@@ -74,7 +74,7 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	}
 	kept := in.Left != nil
 	in.Image, in.Sidecars, in.Left = in.CheckerImage, nil, nil
-	v, err = (&terminalCheck{engine: e, in: in, eval: eval, image: in.Image, separate: true, artifacts: artifacts, capabilities: capabilities}).verify(ctx)
+	v, err = (&terminalCheck{checker: checker{engine: e, in: in, eval: eval, image: in.Image, separate: true, artifacts: artifacts, capabilities: capabilities}}).verify(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -191,7 +191,7 @@ func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, l
 }
 
 // artifactMounts mounts copies of the artifacts: directories in place of the image's, files for this run alone.
-func (c *terminalCheck) artifactMounts(dir string) (mounts []runtime.Mount, err error) {
+func (c *checker) artifactMounts(dir string) (mounts []runtime.Mount, err error) {
 	for i, a := range c.artifacts {
 		m := runtime.Mount{Source: a.source, Dest: a.dest, Copy: a.dir, Chown: true}
 		if !a.dir {

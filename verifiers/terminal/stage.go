@@ -26,7 +26,7 @@ import (
 
 // env returns the checker's environment. It keeps a Python checker from using the user's
 // site directory, configured plug-ins and the workspace's modules.
-func (c *terminalCheck) env(dir string) []string {
+func (c *checker) env(dir string) []string {
 	own := environment.Environ(c.eval.Checker.Env)
 	if !c.separate {
 		own = append(environment.Environ(c.in.Task.Environment().Env), own...)
@@ -64,7 +64,7 @@ func (c *terminalCheck) env(dir string) []string {
 }
 
 // mounts returns what the checker sees of the candidate, and what the agent could not change.
-func (c *terminalCheck) mounts(dir, logs string) ([]runtime.Mount, error) {
+func (c *checker) mounts(dir, logs string) ([]runtime.Mount, error) {
 	mounts := []runtime.Mount{{Source: filepath.Join(dir, pythonDir), Dest: path.Join(sbenchDir, pythonDir)}}
 	own, err := c.candidateMounts(dir)
 	if c.separate {
@@ -92,7 +92,7 @@ func (c *terminalCheck) mounts(dir, logs string) ([]runtime.Mount, error) {
 }
 
 // candidateMounts mounts the workspace, and over it the files that the agent could not change.
-func (c *terminalCheck) candidateMounts(dir string) ([]runtime.Mount, error) {
+func (c *checker) candidateMounts(dir string) ([]runtime.Mount, error) {
 	mounts := []runtime.Mount{{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true, Chown: !c.in.Candidate.HasOwners()}}
 	if !c.in.Task.Environment().Machine || len(c.eval.Files) > 0 {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Chown: c.eval.Checker.RunCandidate})
@@ -111,7 +111,7 @@ func (c *terminalCheck) candidateMounts(dir string) ([]runtime.Mount, error) {
 
 // testMounts mounts the hidden files of a checker, also where SecureBench has them. A checker that
 // leaves a reward may add files beside them, as in Harbor, but not change what is there.
-func (c *terminalCheck) testMounts(source string) ([]runtime.Mount, error) {
+func (c *checker) testMounts(source string) ([]runtime.Mount, error) {
 	checker := c.eval.Checker
 	own := runtime.Mount{Source: source, Dest: checker.Mount, Chown: checker.RunCandidate}
 	if !checker.Reward || checker.RunCandidate {
@@ -141,7 +141,7 @@ var runPytest string
 
 // stage writes what the checker may see, from the pack and never the workspace, to a new volume, which the caller
 // closes; files replace the hidden ones at the same paths. The candidate may change other assets.
-func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (runtime.Volume, error) {
+func (c *checker) stage(ctx context.Context, files []contrast.File) (runtime.Volume, error) {
 	vol, err := c.in.Stage(ctx, c.engine)
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (runti
 	return vol, nil
 }
 
-func (c *terminalCheck) fill(ctx context.Context, dir string, files []contrast.File) error {
+func (c *checker) fill(ctx context.Context, dir string, files []contrast.File) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func overwrite(root *os.Root, f contrast.File) error {
 const overImage = "over"
 
 // placeInImage writes files that replace the ones of the checker's own image at the same paths, with their owners and modes.
-func (c *terminalCheck) placeInImage(ctx context.Context, stage *os.Root, files []contrast.File) error {
+func (c *checker) placeInImage(ctx context.Context, stage *os.Root, files []contrast.File) error {
 	view, err := c.engine.View(ctx, c.in.Image)
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func TestSummaries(t *testing.T) {
 			output := func(text string) runtime.Output {
 				return runtime.Output{Head: []byte(text), Total: int64(len(text))}
 			}
-			c := terminalCheck{eval: family.TerminalEval{Checker: compiler.Checker{PytestSummary: true}}}
+			c := terminalCheck{checker: checker{eval: family.TerminalEval{Checker: compiler.Checker{PytestSummary: true}}}}
 			exit := c.summarized(runtime.Exit{Reason: runtime.Exited, Stdout: output(tt.stdout), Stderr: output(tt.stderr)})
 			if exit.Success() != tt.passes {
 				t.Errorf("exit code %d", exit.Code)

@@ -2,14 +2,13 @@
 //
 // The checker runs in a new sandbox, on a throw-away copy of the workspace (restore.go) and, for a task with
 // a machine, on the image with the agent's changes (package machine), with the hidden files beside it,
-// which the candidate could not change (stage.go). It passes by its exit status or by the reward that it leaves
+// which the candidate could not change (checker.go, stage.go). It passes by its exit status or by the reward that it leaves
 // (reward.go). A checker with an image of its own gets only the artifacts (separate.go). A checker that
 // runs hidden tests is a suite.
 package terminal
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -25,7 +24,6 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/machine"
@@ -102,7 +100,7 @@ func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input,
 	if err != nil {
 		return verifiers.Verdict{}, errors.Join(fmt.Errorf("restore the machine: %w", err), done())
 	}
-	verdict, err := (&terminalCheck{engine: e, in: in, eval: eval, image: m.Image, sealed: m.Sealed, capabilities: capabilities}).verify(ctx)
+	verdict, err := (&terminalCheck{checker: checker{engine: e, in: in, eval: eval, image: m.Image, sealed: m.Sealed, capabilities: capabilities}}).verify(ctx)
 	if len(m.Restored) > 0 && err == nil {
 		verdict = verdict.With("restored", m.Restored)
 	}
@@ -127,32 +125,12 @@ func needed(commands []string, p verifiers.Permissions) ([]string, *verifiers.Ve
 	return capabilities, nil
 }
 
-// terminalCheck is one verification.
+// terminalCheck is one verification: what the runs of a checker say of the candidate.
 type terminalCheck struct {
-	engine       verifiers.Engine
-	in           verifiers.Input
-	eval         family.TerminalEval
-	image        runtime.Image // of in, with the changes of the candidate if it is a machine
-	capabilities []string
-	sealed       []string           // paths that nothing may change
-	separate     bool               // the image is the checker's own; of the candidate there are only
-	artifacts    []artifact         // these
-	redirected   bool               // a suite has files that leave their reward elsewhere
-	unchanged    []contrast.File    // which other runs replace; written as late, or their age would tell the run
-	passed       *verifiers.Verdict // on the unchanged tests, which run once: a kept server may answer once
-}
-
-func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdir }
-
-// tests returns where the hidden files are, in the sandbox and in a stage; "" if the task has none.
-func (c *terminalCheck) tests() (inside, stagedTests string) {
-	switch {
-	case c.eval.Checker.Path != "":
-		return c.eval.Checker.Mount, checkerDir
-	case len(c.eval.Files) > 0:
-		return path.Join(c.workdir(), paths.EvaluationInputsRoot), paths.EvaluationInputsRoot
-	}
-	return "", ""
+	checker
+	redirected bool               // a suite has files that leave their reward elsewhere
+	unchanged  []contrast.File    // which other runs replace; written as late, or their age would tell the run
+	passed     *verifiers.Verdict // on the unchanged tests, which run once: a kept server may answer once
 }
 
 func (c *terminalCheck) verify(ctx context.Context) (v verifiers.Verdict, err error) {
@@ -338,110 +316,6 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, v verifiers.Verdict) 
 	return v, err
 }
 
-// withoutCandidate runs the checker as execute does, on a workspace with nothing but the task's own files.
-func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.File) (ran execution, err error) {
-	without := *c
-	without.image, without.artifacts, without.in.Left = c.in.Image, nil, nil
-	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
-	if err != nil {
-		return ran, err
-	}
-	empty, err := c.in.Stage(ctx, c.engine)
-	if err != nil {
-		return ran, err
-	}
-	defer func() { err = errors.Join(err, empty.Close()) }()
-	without.in.Candidate.Workspace = filepath.Join(empty.Path(), restoredDir)
-	err = os.Mkdir(without.in.Candidate.Workspace, 0o777)
-	if err == nil {
-		err = os.Chmod(without.in.Candidate.Workspace, 0o777)
-	}
-	if err == nil {
-		err = plan.WriteDir(ctx, without.in.Candidate.Workspace, c.in.WorkspaceBytes)
-	}
-	if err != nil {
-		return ran, err
-	}
-	return without.execute(ctx, files)
-}
-
-// beside runs the checker on the candidate, beside the processes that the harness left.
-func (c *terminalCheck) beside(ctx context.Context, files []contrast.File) (ran execution, prevented bool, err error) {
-	return beside(ctx, c.in.Left, func() (execution, error) { return c.execute(ctx, files) }, func() (execution, error) { return c.withoutCandidate(ctx, nil) })
-}
-
-// An execution is a run of the checker.
-type execution struct {
-	exit     runtime.Exit
-	reward   reward
-	logs     []verifiers.Log // beside the reward
-	unserved int64           // requests that the proxy refused, or that failed
-}
-
-// execute runs the checker on a copy of the workspace, with files staged anew, so that no run can be told from another.
-// The given files replace the hidden ones at the same paths. The volume of the files is this run's: programs of the
-// candidate can fill what the checker may write to.
-func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran execution, err error) {
-	stage, err := c.stage(ctx, files)
-	if err != nil {
-		return ran, err
-	}
-	defer func() { err = errors.Join(err, stage.Close()) }()
-	dir := stage.Path()
-	logs, err := c.makeLogs(dir)
-	if err != nil {
-		return ran, err
-	}
-	mounts, err := c.mounts(dir, logs)
-	if err != nil {
-		return ran, err
-	}
-	args, command := service.HideCommand(c.eval.Checker.Args())
-	env, limits, image := c.in.Task.Environment(), c.in.Limits, c.image
-	if c.testsInImage() {
-		image.UpperDir = filepath.Join(dir, overImage)
-	}
-	limits.LayerBytes = c.in.WorkspaceBytes
-	cfg := runtime.Config{
-		Name: "verifier", Image: image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
-		Workdir: env.Dir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
-		AllFiles: true, Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: append(c.env(dir), command...),
-		NetworkOf: c.in.Left,
-	}
-	if c.separate {
-		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true
-	}
-	if args, err = c.in.Beside(c.services(), args, &cfg); err != nil {
-		return ran, err
-	}
-	access := runtime.Access{Close: func() (int64, error) { return 0, nil }}
-	if c.eval.Checker.Network && c.in.Network != nil {
-		if access, err = c.in.Network(); err != nil {
-			return ran, err
-		}
-	}
-	cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(cfg.Mounts, access.Mounts...)
-	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
-	if logs != "" {
-		ran.reward, ran.logs = readReward(logs), checkerLogs(logs)
-	}
-	unserved, closeErr := access.Close()
-	ran.unserved = unserved
-	return ran, errors.Join(err, closeErr)
-}
-
-// services returns what runs beside the checker: the entry point of the image, if the task wants it and it is not
-// among the kept processes, and the task's services.
-func (c *terminalCheck) services() (all []service.Service) {
-	if c.in.Left == nil {
-		all = c.in.Entrypoint(c.image, c.separate)
-	}
-	for _, s := range c.eval.Services {
-		all = append(all, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: s.Timeout})
-	}
-	return all
-}
-
 // judge judges by the checker, unchanged and changed. Only the reference itself has a reference.
 func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdict, error) {
 	s := suite.Suite{Engine: c.engine, Input: c.in, Command: c, Reference: c.in.Reference}
@@ -498,9 +372,6 @@ func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contr
 	}
 	return c.summarized(exit), err
 }
-
-// testsInImage reports whether the tests are in the checker's own image, where Harbor has them: at paths.CheckerMount.
-func (c *terminalCheck) testsInImage() bool { return c.separate && c.eval.Checker.Path == "" }
 
 // hiddenTests finds the hidden files of a suite, which are staged in dir or in the checker's own image: the tests in
 // Python or, if there are none, all but a checker's script in another language. It returns all that can be changed.
