@@ -58,11 +58,19 @@ func SandboxListener(l net.Listener) (net.Listener, error) {
 type patientListener struct{ net.Listener }
 
 // Accept implements net.Listener.
-func (l patientListener) Accept() (net.Conn, error) {
+func (l patientListener) Accept() (conn net.Conn, err error) {
+	err = patiently(func() error {
+		conn, err = l.Listener.Accept()
+		return err
+	})
+	return conn, err
+}
+
+// patiently calls f again until it succeeds, or fails with net.ErrClosed.
+func patiently(f func() error) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, time.Second/10) {
-		conn, err := l.Listener.Accept()
-		if err == nil || errors.Is(err, net.ErrClosed) {
-			return conn, err
+		if err := f(); err == nil || errors.Is(err, net.ErrClosed) {
+			return err
 		}
 		time.Sleep(wait)
 	}

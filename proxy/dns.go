@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -59,7 +58,7 @@ func (n *names) name(a netip.Addr) (string, bool) {
 // ServeDNS answers the sandbox's DNS questions on c. No question leaves the host. Every allowed name
 // has its own address in 198.18.0.0/15, at which [Proxy.ServeRedirected] serves it. No other name
 // exists and, with Config.Explicit, none at all. ServeDNS returns when c or the proxy is closed, and
-// closes c.
+// closes c. It waits while the kernel has no memory for a question.
 func (p *Proxy) ServeDNS(c net.PacketConn) error {
 	done := p.closeAtEnd(c)
 	if done == nil {
@@ -68,12 +67,10 @@ func (p *Proxy) ServeDNS(c net.PacketConn) error {
 	defer done()
 	buf := make([]byte, 4096)
 	for {
-		n, from, err := c.ReadFrom(buf)
-		switch {
-		case p.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+		var n int
+		var from net.Addr
+		if patiently(func() (err error) { n, from, err = c.ReadFrom(buf); return err }) != nil {
 			return nil
-		case err != nil:
-			return err
 		}
 		if answer := p.answerDNS(buf[:n]); answer != nil {
 			_, _ = c.WriteTo(answer, from) // the client may be gone

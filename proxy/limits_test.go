@@ -1,10 +1,13 @@
 package proxy_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +53,21 @@ func TestAcceptFails(t *testing.T) {
 	l := providertest.Tired(listenLocal(t))
 	go func() { _ = p.Serve(l) }()
 	refused(t, l.Addr().String(), "evil.test", "host_not_allowed")
+}
+
+// TestReadFails: the name server answers on after the kernel could not give it a packet.
+func TestReadFails(t *testing.T) {
+	w := newWorld(t)
+	p, _ := w.startProxy(proxy.Config{})
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	must.Do(t, err)
+	go func() { _ = p.ServeDNS(providertest.TiredPackets(c)) }()
+	names := net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("udp", c.LocalAddr().String())
+	}}
+	if found, err := names.LookupHost(t.Context(), "allowed.test"); err != nil || !slices.Equal(found, []string{"198.18.0.1"}) {
+		t.Errorf("%v, %v", found, err)
+	}
 }
 
 // TestTooManyRequests: the proxy refuses requests above the limit, and logs only the first refusal.

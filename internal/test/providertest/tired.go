@@ -22,3 +22,20 @@ func (l *tired) Accept() (c net.Conn, err error) {
 	}
 	return l.Listener.Accept()
 }
+
+// TiredPackets returns c, which has no memory for the first packet.
+func TiredPackets(c net.PacketConn) net.PacketConn { return &tiredPackets{PacketConn: c} }
+
+type tiredPackets struct {
+	net.PacketConn
+	once sync.Once
+}
+
+// ReadFrom implements net.PacketConn.
+func (c *tiredPackets) ReadFrom(b []byte) (n int, from net.Addr, err error) {
+	c.once.Do(func() { err = syscall.ENOMEM })
+	if err != nil {
+		return 0, nil, err
+	}
+	return c.PacketConn.ReadFrom(b)
+}
