@@ -181,7 +181,7 @@ func (p *Plan) fetches(task *compiler.Task) compiler.Problems {
 	if !task.Checker().Network || p.Tester.Verification.AllowedDomains != nil {
 		return nil
 	}
-	return compiler.Problems{task.Problem("$.eval.checker.network", "list the domains in verification.allowed_domains (--set), [] if the image has everything, or import the task by sbench pack import --pytest",
+	return compiler.Problems{task.Problem("$.eval.checker.network", "list the domains in verification.allowed_domains (--set), [] if the image has everything",
 		"the checker fetches what it needs, and the tester file does not say what it may reach")}
 }
 

@@ -63,7 +63,7 @@ func checked(t *testing.T, tasks string, args ...string) (out string) {
 	out = filepath.Join(t.TempDir(), "pack")
 	expect(t, codeMeasured, "imported "+tasks+" task(s)", append([]string{"pack", "import", "--out", out}, args...)...)
 	warnings := "0"
-	if strings.Join(args[:1], "") == "terminal-bench" && !slices.Contains(args, "--pytest") {
+	if strings.Join(args[:1], "") == "terminal-bench" {
 		warnings = "1" // of a script that is the whole test, which no verifier can break
 	}
 	expect(t, codeMeasured, " 0 error(s), "+warnings+" warning(s)", "validate", out)
@@ -119,7 +119,6 @@ func TestPackTasks(t *testing.T) {
 		args        []string
 	}{
 		{"terminal-bench", "2", []string{"terminal-bench", "--task", "count-*", "--task", "script-*"}}, // the other works elsewhere in its own image
-		{"terminal-bench with pytest", "1", []string{"terminal-bench", "--pytest", "--task", "count-*"}},
 		{"harbor", "3", []string{"harbor", "--task", "json-*", "--task", "sums", "--task", "unicode-*"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -27,9 +27,8 @@ import (
 
 // taskOptions are the options of formats whose tasks are directories.
 type taskOptions struct {
-	Pytest bool              `json:"pytest,omitempty" help:"Task directories: let pytest check instead of the task's own script."`
-	Keep   bool              `json:"keep_processes,omitempty" name:"keep-processes" help:"Task directories: check while the processes that the agent left still run; set for tasks whose tests use a server of the solution's."`
-	Env    map[string]string `json:"env,omitempty" mapsep:"none" placeholder:"NAME=VALUE" help:"Task directories: value of a variable that tasks take from the host; can be repeated. It becomes part of the pack."`
+	Keep bool              `json:"keep_processes,omitempty" name:"keep-processes" help:"Task directories: check while the processes that the agent left still run; set for tasks whose tests use a server of the solution's."`
+	Env  map[string]string `json:"env,omitempty" mapsep:"none" placeholder:"NAME=VALUE" help:"Task directories: value of a variable that tasks take from the host; can be repeated. It becomes part of the pack."`
 }
 
 // taskImage is the template for images of tasks; see [Builder.buildContext].

@@ -211,12 +211,6 @@ func (b *builder) harborPart(t *task, spec harborTask) terminalTask {
 		row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t, spec.file("instruction.md"))}, Environment: spec.environment(), Metadata: merged(spec.Metadata)},
 		tests: spec.tests(t), seconds: *cmp.Or(spec.Verifier.Timeout, new(harborSeconds)), network: spec.checkerNetwork(), solution: b.harborSolution(t, spec),
 	}
-	if b.Pytest {
-		if spec.separate() {
-			t.wrong(harborFile, 0, "import it without --pytest", "verifier.environment: the verifier has an environment of its own")
-		}
-		return part
-	}
 	script, _ := find(part.tests, harborTest)
 	part.script = t.script(cmp.Or(script.at, "tests/"+harborTest), harborTest)
 	var own map[string]any

@@ -27,7 +27,7 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 			n++
 			line = strings.TrimSpace(line)
 			if what := fetching.FindString(line); what != "" && !strings.HasPrefix(line, "#") && !offline.MatchString(line) {
-				b.Note(pack.Place{File: t.path(cmp.Or(f.at, f.path)), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains, or import it by sbench pack import --pytest", strings.TrimSpace(what))
+				b.Note(pack.Place{File: t.path(cmp.Or(f.at, f.path)), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains", strings.TrimSpace(what))
 				return true
 			}
 		}
@@ -122,7 +122,7 @@ type terminalTask struct {
 	name     string         // of the step; "" for the whole task
 	row      pack.Row       // without what addTask sets
 	tests    []taskFile     // hidden files of the check
-	script   taskFile       // the file of the tests that checks; zero if pytest checks
+	script   taskFile       // the file of the tests that checks; zero if an image holds it
 	checker  map[string]any // further keys of the row's checker
 	seconds  float64        // time limit of the check
 	network  string         // the network mode of the check; unless it is noNetwork or allowlist, the scripts of the check tell
@@ -201,15 +201,12 @@ func (b *builder) complete(t *task, p *terminalTask) {
 func (b *builder) checkerOf(t *task, p *terminalTask) map[string]any {
 	checker := merged(map[string]any{"source": compiler.CheckerScript, "timeout_seconds": p.seconds}, p.checker)
 	dir := path.Join(t.id, p.name, "tests")
-	switch script := p.script.path; {
-	case checker["command"] != nil: // the image holds it
-	case script == "":
-		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(dir, pytestFile(t, p.tests))
-	default:
+	if checker["command"] == nil { // else the image holds it
+		script := p.script.path
 		checker["path"] = path.Join(dir, script)
 		p.tests = append(slices.DeleteFunc(slices.Clone(p.tests), func(f taskFile) bool { return f.path == script }), p.script)
 	}
-	if checker["source"] != compiler.CheckerPytest && p.network != noNetwork && (p.network == allowlist || b.fetches(t, slices.Concat(p.tests, p.verifier))) {
+	if p.network != noNetwork && (p.network == allowlist || b.fetches(t, slices.Concat(p.tests, p.verifier))) {
 		checker["network"] = true
 	}
 	return checker

@@ -31,15 +31,11 @@ func (b *builder) terminalBench(ctx context.Context, t *task) error {
 			Environment: map[string]any{"timeout_seconds": t.seconds(spec, "max_agent_timeout_sec", defaultAgentSeconds)}, Metadata: map[string]any{},
 		},
 		tests: t.below("tests"), seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
-		compose: b.readCompose(t, composeFile, "client"),
+		script: t.script(runTests, runTests), checker: map[string]any{"pytest_summary": true}, compose: b.readCompose(t, composeFile, "client"),
 	}
 	part.image = part.compose.build(t, "", ".")
-	if !b.Pytest {
-		part.script = t.script(runTests, runTests)
-		part.checker = map[string]any{"pytest_summary": true}
-		if parser := spec.Get("parser_name"); parser.Given() && !parser.Is("pytest") {
-			t.wrong(terminalBenchFile, parser.Line(), "let pytest or the script's exit status say it, with parser_name: pytest", "the parser %q is not supported: it finds the results of the tests in their output", parser.Text())
-		}
+	if parser := spec.Get("parser_name"); parser.Given() && !parser.Is("pytest") {
+		t.wrong(terminalBenchFile, parser.Line(), "let pytest or the script's exit status say it, with parser_name: pytest", "the parser %q is not supported: it finds the results of the tests in their output", parser.Text())
 	}
 	for _, key := range []string{"author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell"} {
 		if v := spec.Get(key); v.Given() {
@@ -113,24 +109,6 @@ func (t *task) seconds(spec document.Value, key string, preset float64) float64 
 		t.wrong(terminalBenchFile, v.Line(), "seconds, above 0", "%s is no positive number", key)
 	}
 	return n
-}
-
-// pytestFile returns the file at the top of the tests that pytest runs.
-func pytestFile(t *task, tests []taskFile) string {
-	var found []string
-	for _, f := range tests {
-		if ok, _ := path.Match("test_*.py", f.path); ok {
-			found = append(found, f.path)
-		}
-	}
-	if slices.Contains(found, "test_outputs.py") {
-		return "test_outputs.py"
-	}
-	if len(found) != 1 {
-		t.wrong("tests", 0, "without --pytest the task's own script checks", "pytest needs tests/test_outputs.py, or one file test_*.py, found %d", len(found))
-		return ""
-	}
-	return found[0]
 }
 
 // terminalSolution returns the reference solution as a script, solve.sh; nothing if there is
