@@ -169,12 +169,6 @@ type Inherited struct {
 	Apart bool
 }
 
-// LowCores says that the OCI runtime cannot set RLIMIT_CORE above 0.
-func (i Inherited) LowCores() bool {
-	limit, ok := i.Hard["RLIMIT_CORE"]
-	return ok && limit == 0
-}
-
 // rlimits returns the numbers of all limits of a process (setrlimit(2)).
 func rlimits() map[string]int {
 	return map[string]int{

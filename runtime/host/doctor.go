@@ -25,8 +25,7 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 			findings = append(findings, hostcheck.Warning("layers", "what sandboxes write over their root is on disk below "+opts.Root+", watched and not bounded by the kernel: file systems in memory have no user.* attributes here", "Linux 6.6 or later"))
 		}
 	}
-	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Shared(h != nil && h.conn.Inherited.LowCores()),
-		[]hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
+	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), []hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
 	if h != nil {
 		if err := h.Close(ctx); err != nil {
 			findings = append(findings, hostcheck.Failure("daemon stops", err.Error(), "look at containerd's log in the state directory"))

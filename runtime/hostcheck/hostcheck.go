@@ -4,16 +4,11 @@ package hostcheck
 import (
 	"fmt"
 	"path/filepath"
-	goruntime "runtime"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/limits"
-	"github.com/securebench/sbench/runtime/proc"
 )
 
 // Severity says how serious a [Finding] is. The zero Severity is invalid.
@@ -70,52 +65,6 @@ func Cgroups(allowDegraded []string) []Finding {
 		findings = append(findings, f)
 	}
 	return findings
-}
-
-// Shared reports what sandboxes can take from the whole host. lowCores says that the OCI
-// runtime cannot set RLIMIT_CORE above 0.
-func Shared(lowCores bool) []Finding { return []Finding{cores(lowCores), descriptors(), overcommit()} }
-
-// cores reports what a crash in a sandbox starts on the host; see noCores in package oci.
-func cores(low bool) Finding {
-	const check = "core files"
-	pattern := proc.Text("/proc/sys/kernel/core_pattern")
-	switch {
-	case strings.HasPrefix(pattern, "@"):
-		return Warning(check, "the kernel sends the core of every crash in a sandbox to the host's socket (kernel.core_pattern is "+pattern+")", "sysctl kernel.core_pattern=core, or a pattern that is a pipe")
-	case strings.HasPrefix(pattern, "|") && low:
-		return Warning(check, "every crash in a sandbox starts the host's handler, outside of its limits (kernel.core_pattern is "+pattern+"): containerd's hard limit on core files is 0", "start containerd with a hard limit on core files of at least 1")
-	case strings.HasPrefix(pattern, "|"):
-		return Fine(check, "none of sandboxes: their crashes do not start the host's handler (kernel.core_pattern is "+pattern+")")
-	}
-	return Fine(check, "none of sandboxes")
-}
-
-// descriptors compares the host's bound on open files with what sandboxes may open.
-func descriptors() Finding {
-	const check = "open files of the host"
-	text := proc.Text("/proc/sys/fs/file-max")
-	limit, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return Warning(check, fmt.Sprintf("fs.file-max is %q", text), "")
-	}
-	l := runtime.DefaultLimits()
-	one := l.Files * uint64(l.Pids)
-	if wanted := one * uint64(goruntime.NumCPU()); limit < wanted {
-		return Warning(check, fmt.Sprintf("at most %d (fs.file-max): %d sandboxes whose processes all open as many as they may leave none to others", limit, limit/one+1), fmt.Sprintf("sysctl fs.file-max=%d", 2*wanted))
-	}
-	return Fine(check, "at most "+text)
-}
-
-// overcommit warns about mode 2, in which the kernel bounds the memory that all processes of
-// the host reserve. No control group bounds what a sandbox reserves
-// (overcommit-accounting.rst).
-func overcommit() Finding {
-	const check = "memory that is only reserved"
-	if proc.Text("/proc/sys/vm/overcommit_memory") == "2" {
-		return Warning(check, "counted for the whole host (vm.overcommit_memory is 2): one sandbox can reserve what others need", "sysctl vm.overcommit_memory=0")
-	}
-	return Fine(check, "not counted")
 }
 
 // Room warns if dir lacks room for a handful of images and sandboxes.
