@@ -94,7 +94,7 @@ func (p *parser) binary() error {
 		}
 		p.i++
 		for p.i < len(p.lines) && strings.TrimSpace(p.line()) != "" {
-			if !base85.MatchString(p.line()) {
+			if !inBase85(p.line()) {
 				return p.fail("malformed binary patch")
 			}
 			p.i++
@@ -104,6 +104,13 @@ func (p *parser) binary() error {
 	return nil
 }
 
-// base85 matches a line of a binary patch: a letter that gives the number of bytes, and groups of five characters.
-// None of them is a space, so no program finds the header of a file there.
-var base85 = regexp.MustCompile("^[A-Za-z](?:[0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]{5})+\r?$")
+// inBase85 reports whether a line is one of a binary patch: a letter for the number of bytes, and five characters for each
+// four of them. No character is a space, so no program finds the header of a file there.
+func inBase85(line string) bool {
+	return base85.MatchString(line) && (len(line)-1)/5 == (strings.IndexByte(base85Sizes, line[0])+4)/4
+}
+
+// base85Sizes are the letters for 1 to 52 bytes.
+const base85Sizes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+var base85 = regexp.MustCompile("^[A-Za-z](?:[0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]{5})+$")
