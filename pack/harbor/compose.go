@@ -233,8 +233,9 @@ func networks(service document.Value) []string {
 
 // sidecar reads a service beside the task's own sandbox.
 func (t composeReader) sidecar(c *composed, name string, service document.Value, aliases []string) {
+	ready, unchecked := t.composeTest(service)
 	s := given(map[string]any{
-		"name": name, "aliases": aliases, "env": t.serviceEnv(service, false), "ready": t.composeTest(service),
+		"name": name, "aliases": aliases, "env": t.serviceEnv(service, false), "ready": ready,
 		"entrypoint": t.composeArgs(service.Get("entrypoint")), "command": t.composeArgs(service.Get("command")),
 	})
 	build, image := service.Get("build"), ""
@@ -245,6 +246,7 @@ func (t composeReader) sidecar(c *composed, name string, service document.Value,
 		t.wrong(t.name, service.Line(), "write one of them", "the sidecar %s has neither image nor build", name)
 	}
 	lines, mounted := t.mounted(name, false, service.Get("volumes"))
+	lines = append(lines, unchecked...)
 	for _, set := range [][2]string{{"user", "USER "}, {"working_dir", "WORKDIR "}} {
 		if text := t.composeText(service.Get(set[0])); text != "" {
 			lines = append(lines, set[1]+text)
@@ -345,7 +347,9 @@ func (t composeReader) ownService(c *composed, own string, service document.Valu
 	} else if image := service.Get("image"); image.Given() && !strings.Contains(image.Text(), "$") { // the format's own image is built
 		c.image = t.composeText(image)
 	}
+	ready, unchecked := t.composeTest(service)
 	c.lines, c.mounted = t.mounted(own, true, service.Get("volumes"))
+	c.lines = append(c.lines, unchecked...)
 	if v := service.Get("entrypoint"); v.Given() {
 		t.wrong(t.name, v.Line(), "write it into the Dockerfile", "an entry point of the task's own service is not supported")
 	}
@@ -355,7 +359,7 @@ func (t composeReader) ownService(c *composed, own string, service document.Valu
 	}
 	c.row = given(map[string]any{
 		"user": t.composeText(service.Get("user")), "workdir": t.composeText(service.Get("working_dir")),
-		"entrypoint": given(map[string]any{"command": command, "ready": t.composeTest(service)}),
+		"entrypoint": given(map[string]any{"command": command, "ready": ready}),
 	})
 }
 

@@ -149,23 +149,24 @@ var (
 	commandEscape = regexp.MustCompile(`(?s)\\(.)`)
 )
 
-// composeTest returns the command of a service's health check as a list; nil for the image's own.
-func (t composeReader) composeTest(service document.Value) []string {
+// composeTest returns the command of a service's health check as a list; nil for the image's own. If there is to be none,
+// lines is what takes it from the image.
+func (t composeReader) composeTest(service document.Value) (ready, lines []string) {
 	check := service.Get("healthcheck")
 	v := check.Get("test")
 	if v.Kind() == document.String {
-		return []string{"sh", "-c", t.composeText(v)}
+		return []string{"sh", "-c", t.composeText(v)}, nil
 	}
 	args := t.composeArgs(v)
 	switch {
 	case len(args) > 1 && args[0] == "CMD":
-		return args[1:]
+		return args[1:], nil
 	case len(args) == 2 && args[0] == "CMD-SHELL":
-		return []string{"sh", "-c", args[1]}
+		return []string{"sh", "-c", args[1]}, nil
 	case check.Get("disable").IsTrue() || len(args) > 0 && args[0] == "NONE":
-		return []string{"true"}
+		return nil, []string{"HEALTHCHECK NONE"}
 	case len(args) > 0:
 		t.wrong(t.name, v.Line(), "begin it with CMD or CMD-SHELL", "the health check is no command")
 	}
-	return nil
+	return nil, nil
 }
