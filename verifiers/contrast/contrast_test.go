@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,13 +24,19 @@ import (
 // hostPython runs the program with the host's interpreter, without a sandbox.
 func hostPython(t *testing.T) contrast.Python {
 	t.Helper()
+	return hostPythonRuns(t, contrast.Program, nil)
+}
+
+// hostPythonRuns returns a [contrast.Python] that runs another program, with its standard error.
+func hostPythonRuns(t *testing.T, program string, stderr io.Writer) contrast.Python {
+	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("this host has no python3; the tests of code_completion list edits in a sandbox")
 	}
 	return func(ctx context.Context, request []byte) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, python, "-I", "-S", "-B", "-c", contrast.Program)
-		cmd.Stdin = bytes.NewReader(request)
+		cmd := exec.CommandContext(ctx, python, "-I", "-S", "-B", "-c", program)
+		cmd.Stdin, cmd.Stderr = bytes.NewReader(request), stderr
 		return cmd.Output()
 	}
 }
@@ -407,25 +415,50 @@ func TestTextsAlike(t *testing.T) {
 	}
 }
 
-// TestListLarge: many tests that expect texts take little time, and so does a name that is bound again and again.
+// TestListLarge: twice as many tests that expect texts, or values of one name, take about twice as many calls.
 func TestListLarge(t *testing.T) {
-	var texts, names strings.Builder
-	for i := range 1000 {
-		fmt.Fprintf(&texts, "def test_%d():\n    x = {'in': %d, 'out': 'word %d'}\n    assert f(x['in']) == x['out']\n", i, i, i)
-	}
-	names.WriteString("def test_a():\n")
-	for i := range 20 {
-		fmt.Fprintf(&names, "    r = f(%d)\n    r = r['a']\n    assert r['b'] == 'word %d'\n", i, i)
-	}
-	for _, text := range []string{texts.String(), names.String()} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		found, err := contrast.List(ctx, hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{Each: true})
-		if err != nil || len(found.Edits) < 20 {
-			t.Errorf("%v, %d edits", err, len(found.Edits))
+	tests := func(n int) (text string) {
+		for i := range n {
+			text += fmt.Sprintf("def test_%d():\n    x = {'in': %d, 'out': 'word %d'}\n    assert f(x['in']) == x['out']\n", i, i, i)
 		}
+		return text
+	}
+	names := func(n int) string {
+		text := "def test_a():\n"
+		for i := range n {
+			text += fmt.Sprintf("    r = f(%d)\n    r = r['a']\n    assert r['b'] == 'word %d'\n", i, i)
+		}
+		return text
+	}
+	calls := func(text string) (n int) {
+		var counted bytes.Buffer
+		python := hostPythonRuns(t, countCalls+contrast.Program, &counted)
+		found, err := contrast.List(t.Context(), python, []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{Each: true})
+		must.Do(t, err)
+		if len(found.Edits) < 20 {
+			t.Errorf("%d edits", len(found.Edits))
+		}
+		n, err = strconv.Atoi(counted.String())
+		must.Do(t, err)
+		return n
+	}
+	if once, twice := calls(tests(100)), calls(tests(200)); twice > once*5/2 {
+		t.Errorf("%d calls, and %d for twice as many tests", once, twice)
+	}
+	if once, twice := calls(names(20)), calls(names(40)); twice > once*5/2 {
+		t.Errorf("%d calls, and %d for twice as many values", once, twice)
 	}
 }
+
+// countCalls makes a program write the number of its calls to standard error when it ends.
+const countCalls = `import atexit, sys
+calls = 0
+def count(*_):
+    global calls
+    calls += 1
+atexit.register(lambda: sys.stderr.write(str(calls)))
+sys.setprofile(count)
+`
 
 // TestCanary: every test of a file fails where it ends, and only there.
 func TestCanary(t *testing.T) {

@@ -345,10 +345,10 @@ class File:
         own, inside, test, row = self.function(at), self.function(node), "", False
         where = at if inside in (own, None) else next(n for n in self.above(node) if isinstance(n, ast.stmt))  # of a helper's call
         names = {n.id for b in self.above(node) if isinstance(b, ast.Assign) for target in b.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
-        uses = [self.function(n) for (_, name), found in self.loads.items() if name in names for n in found]
+        uses = [] if self.each and inside else [self.function(n) for (_, name), found in self.loads.items() if name in names for n in found]
         if self.each:
             owner = next((f for f in (inside, own) if f is not None and f.name.startswith("test")), None)
-            uses = [] if inside else [owner] + [f for f in uses if f is not owner]
+            uses = uses if inside else [owner] + [f for f in uses if f is not owner]
             if owner is None or inside not in (owner, None) or self.handed(at) or not all(f is not None and f.name.startswith("test") for f in uses):
                 return
             test, row = self.test(owner), any(n in owner.decorator_list for n in self.above(node))
