@@ -29,9 +29,10 @@ const (
 var (
 	marked = expression(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z|` +
 		`[{,]\s*["'](?:final_)?answer["']\s*:\s*("(?:[^"\\]|\\.)*"|'[^'\n]*'|\[[^\]]*\]|\{[^{}]*\}|[^\s,}"'\[{][^,}]*)`)
-	// courtesy begins a line that a chat model adds: an offer, or an explanation under its name.
-	courtesy = expression(`(?i)^\P{L}*(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|espero|spero|希望|お役に立|도움이|` +
-		`(?:explanation|confidence|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명) ?:)`)
+	newline = expression(`\s*\n\s*`)
+	// courtesy is all from a line on that a chat model adds: an offer, or an explanation under its name.
+	courtesy = expression(`(?is)\s*\n[^\p{L}\n]*(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|espero|spero|希望|お役に立|도움이|` +
+		`(?:explanation|confidence|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명) ?:).*`)
 )
 
 // pick chooses of the lines of a text, at least two, the one that is the answer.
@@ -81,20 +82,11 @@ func spoken(text string, of pick) (string, Rule) {
 	if read := announced(text); read != "" {
 		return read, Announced
 	}
-	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
-		line = strings.TrimSpace(line)
-		if len(lines) > 0 && courtesy().MatchString(line) {
-			break
-		}
-		if line != "" {
-			lines = append(lines, line)
-		}
-	}
+	lines := newline().Split(courtesy().ReplaceAllString(text, ""), -1)
 	if len(lines) > 1 {
 		return of(lines)
 	}
-	return strings.Join(lines, ""), Whole
+	return lines[0], Whole
 }
 
 // announced returns what a plain text announces last; "" for nothing.
