@@ -86,6 +86,7 @@ var (
 		{expression(`\\([A-Za-z]{2,}|[^\p{L}\p{N}\s])`), "$1"},
 		{expression(`([\p{L})])_(\d)`), "$1$2"},
 		{expression(`\^(\d?[+-])($|[^\p{L}\p{N}])`), "$1$2"}, // a charge
+		{expression(`(\d) ?[×*·⋅] ?([a-z]\b)`), "$1$2"},
 		{expression(`√ ?\(([\p{L}\p{N}]+)\)`), "√$1"},
 		{expression(`[ \t]+`), " "},
 		{expression(`(?i)\b(\d\d?)(?:st|nd|rd|th|\.)(?: of)?( ` + month + `)|\b(` + month + `\p{L}* \d\d?)(?:st|nd|rd|th)\b`), "$1$2$3"}, // an ordinal

@@ -132,8 +132,7 @@ func explained(line string) string {
 	if !led().MatchString(rest) {
 		return sentences(line)[0]
 	}
-	first := tokenize(sentences(strings.TrimLeft(rest, " .:;-)"))[0])
-	if len(first.words) < 5 && !strings.ContainsFunc(first.text, isMark) && denial().MatchString(first.text) {
+	if first := sentences(strings.TrimLeft(rest, " .:;-)"))[0]; retraction().MatchString(strings.ToLower(first)) {
 		return ""
 	}
 	return label

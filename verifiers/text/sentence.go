@@ -10,18 +10,20 @@ import (
 // Marks are private runes that only [sentence.marked] puts into a text. They stand for the phrases that are looked for, by
 // number from firstMark on, and for labels from labelMark on.
 const (
-	firstMark, labelMark, lastMark = '\U000F0000', '\U00100000', '\U0010FFFF'
+	firstMark, labelMark = '\U000F0000', '\U00100000'
 
 	textRange, labelRange = `\x{F0000}-\x{FFFFF}`, `\x{100000}-\x{10FFFF}`
 	found                 = `[` + textRange + labelRange + `]`
 )
 
 var (
+	marks        = expression(found)
 	sentenceEnd  = expression(`[.!?]["')\]$]*(?:\s+` + cross + `|\s|$)`)
-	abbreviation = expression(`(?i)(?:^|[^\p{L}])(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$`)
+	abbreviation = expression(`(?i)(?:^|[^\p{L}\d\s/]\s?|\p{L}\s)(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$|\.\.$`)
 	clause       = expression(`(?s).+?(?:[,;:!?.](?:\s+` + cross + `|\s|$)|\s(?:-|but|sondern|mais|sino|mas|ma)\s|ではなく|아니라|$)`)
 	aside        = expression(`\([^()]*\)`)
 	denial       = expression(deny)
+	retraction   = expression(`^[^\p{L}` + textRange + labelRange + `]*(?:[\p{Ll}']{1,5} )*(?:no|` + wrong + `|` + cross + `)[^\p{L}\p{N}]*$`)
 	openness     = expression(or)
 	remark       = expression(`( ?[,;:-]?` + or + `.*)|(?:[,;:]| -) [^,;:?` + textRange + labelRange + `]*`)
 	clauseStart  = expression(`(?s)^.*(?:` + so + `|[\n.,;:!?])`)
@@ -29,7 +31,7 @@ var (
 	explanation  = expression(because)
 	separator    = expression(`[,;]["\s]?(?:and\s|und\s|et\s|y\s|e\s)?|[&•·|]|` + and)
 	notLabel     = expression(`^(?:A [b-df-hj-np-z]|I [a-z])`)
-	conjunction  = expression(and)
+	conjunction  = expression(`;|` + and)
 )
 
 // sentences returns the sentences of a line, at least one.
@@ -51,9 +53,9 @@ func isDenied(text string) bool {
 	return denial().MatchString(clauseStart().ReplaceAllString(text[max(0, len(text)-MaxRead):], ""))
 }
 
-// affirmed returns a marked sentence without what denies, and without what explains an answer before it.
+// affirmed returns a marked sentence without what denies, or is taken back, and without what explains an answer before it.
 func affirmed(s string) string {
-	if said := explanation().ReplaceAllString(s, ""); strings.ContainsFunc(said, isMark) {
+	if said := explanation().ReplaceAllString(s, ""); marks().MatchString(said) {
 		s = said
 	}
 	affirm := func(part string) string {
@@ -62,7 +64,13 @@ func affirmed(s string) string {
 		}
 		return part
 	}
-	return clause().ReplaceAllStringFunc(aside().ReplaceAllStringFunc(s, affirm), affirm)
+	said := ""
+	for _, part := range clause().FindAllString(aside().ReplaceAllStringFunc(s, affirm), -1) {
+		if said += affirm(part); retraction().MatchString(part) && !openness().MatchString(part) {
+			said = ""
+		}
+	}
+	return said
 }
 
 // isOpen reports whether a marked sentence asks, or leaves open, other than in a clause that follows
@@ -76,27 +84,27 @@ func (s sentence) marked(phrases [][]token, labels int, tolerance *big.Rat) stri
 	isSame := func(a, b token) bool { return same(a, b, tolerance) }
 	end := 0 // of what is written
 	for from := 0; from < len(s.words); from++ {
-		longest, marks := 0, ""
+		longest, all := 0, ""
 		for i, words := range phrases {
 			n := len(words)
 			if n == 0 || n < longest || from+n > len(s.words) || !slices.EqualFunc(words, s.words[from:from+n], isSame) {
 				continue
 			}
 			if n > longest {
-				longest, marks = n, ""
+				longest, all = n, ""
 			}
-			marks += string(firstMark + rune(i))
+			all += string(firstMark + rune(i))
 		}
 		if label := s.label(from, labels); longest == 0 && label >= 0 {
-			longest, marks = 1, string(labelMark+label)
+			longest, all = 1, string(labelMark+label)
 		}
 		if longest > 0 {
-			b.WriteString(strings.Map(unmarked, s.text[end:s.words[from].from]) + marks)
+			b.WriteString(marks().ReplaceAllString(s.text[end:s.words[from].from], "") + all)
 			from += longest - 1
 			end = s.words[from].to
 		}
 	}
-	return b.String() + strings.Map(unmarked, s.text[end:])
+	return b.String() + marks().ReplaceAllString(s.text[end:], "")
 }
 
 // label returns the index of the choice that a word labels, -1 for none. It is a capital letter that is a word,
@@ -131,7 +139,7 @@ func isList(s, answer string, question []token) bool {
 	items := 0
 	for _, part := range separator().Split(s, -1) {
 		words := tokenize(part).words
-		switch isMarked := strings.ContainsFunc(part, isMark); {
+		switch isMarked := marks().MatchString(part); {
 		case len(words) == 0 && isMarked:
 			items++
 		case len(words) == 0 || len(words) > 3 || isMarked || conclusion().MatchString(part):
@@ -141,14 +149,4 @@ func isList(s, answer string, question []token) bool {
 		}
 	}
 	return items > 1
-}
-
-func isMark(r rune) bool { return firstMark <= r && r <= lastMark }
-
-// unmarked maps marks to nothing.
-func unmarked(r rune) rune {
-	if isMark(r) {
-		return -1
-	}
-	return r
 }

@@ -93,14 +93,14 @@ func (s Short) judge(said, accepted sentence, question []token) string {
 		rest = beside().ReplaceAllString(rest, "$1 ")
 	}
 	switch {
-	case !strings.ContainsFunc(rest, isMark):
+	case !marks().MatchString(rest):
 		return Wrong
 	case isOpen(rest), !isNumber && (part().MatchString(rest) || isList(rest, accepted.text, question)), isRow && row().MatchString(rest):
 		return Several
 	case !isNumber:
 		return ""
 	}
-	if outside := extra().ReplaceAllString(rest, ""); strings.ContainsFunc(outside, isMark) {
+	if outside := extra().ReplaceAllString(rest, ""); marks().MatchString(outside) {
 		rest = outside
 	}
 	rest = premise().ReplaceAllString(rest, "$1")
@@ -109,7 +109,7 @@ func (s Short) judge(said, accepted sentence, question []token) string {
 	isOther := func(t token) bool {
 		return t.isNumber && !isDay(t) && !(has(question, t) && !has(question, first))
 	}
-	if !strings.ContainsFunc(rest, isMark) || part().MatchString(rest) || slices.ContainsFunc(tokenize(rest).words, isOther) {
+	if !marks().MatchString(rest) || part().MatchString(rest) || slices.ContainsFunc(tokenize(rest).words, isOther) {
 		return Several
 	}
 	return ""

@@ -30,9 +30,10 @@ var (
 	powerOfTen = expression(`(\d) ?[×x*·⋅] ?10 ?(?:\^|\*\*) ?([-+]?\d+)\b`)
 	onlyPower  = expression(`\b10 ?\^ ?([-+]?\d+)\b`)
 	percent    = expression(`(?i)^ ?(?:%|per ?cent)`)
+	dayFirst   = expression(`(?i)\b(\d\d?) (` + month + `\p{L}*),? (\d{4})\b`)
 	spaced     = expression(`\b\d{1,3}(?: \d{3})+\b`)
-	// particle is what English and Korean add to a word.
-	particle = expression(`([\p{L}\p{M}\p{N}])(?:'s|은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다|이라고|라고)$`)
+	// particle is what English, French, Italian and Korean add to a word.
+	particle = expression(`(?i)^(?:[cdjlmnst]|qu|un|\p{L}{1,3}ll)'|([\p{L}\p{M}\p{N}])(?:'s|은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다|이라고|라고)$`)
 	// tokenForm is an ordinal; all that can be one number, which is read by value, and what multiplies
 	// it; or a word: "isn't", "well-known", "c++", "h2o", "cm^2".
 	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:-?[√±<>≤≥≠][ (]{0,2})?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?(?: ?‰)?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
@@ -44,6 +45,7 @@ func wordsOf(s string) []token { return tokenize(plain(clean(s))).words }
 // tokenize reads the words of a plain text.
 func tokenize(s string) sentence {
 	s = onlyPower().ReplaceAllString(powerOfTen().ReplaceAllString(s, "${1}e$2"), "1e$1")
+	s = dayFirst().ReplaceAllString(s, "$2 $1, $3")
 	s = spaced().ReplaceAllStringFunc(s, func(p string) string { return strings.ReplaceAll(p, " ", "") })
 	var all []token
 	for _, m := range tokenForm().FindAllStringSubmatchIndex(s, -1) {
