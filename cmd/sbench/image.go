@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/build"
@@ -28,8 +27,7 @@ type imageCmd struct {
 	Import imageImportCmd `cmd:"" help:"Import an OCI or docker archive."`
 	Build  imageBuildCmd  `cmd:"" help:"Build images from Dockerfiles."`
 	Tag    imageTagCmd    `cmd:"" help:"Give an image another name."`
-	Rm     imageRmCmd     `cmd:"" help:"Forget a name of an image. Its content is deleted once nothing else uses it."`
-	Prune  imagePruneCmd  `cmd:"" help:"Forget the names of images that sbench pulled."`
+	Prune  imagePruneCmd  `cmd:"" help:"Forget the names of images that sbench pulled. Content is deleted once nothing uses it."`
 }
 
 type imageLsCmd struct {
@@ -114,30 +112,14 @@ func (cmd *imageTagCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-type imageRmCmd struct {
-	Refs []string `arg:"" help:"Image references."`
-}
-
-func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, nil, func(c *host.Host) error {
-		_, err := forEach(ctx, cmd.Refs, func(ref string) (string, error) { return ref, c.Images.Remove(ctx, ref) })
-		return err
-	})
-}
-
 type imagePruneCmd struct {
-	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
-	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer than this, such as 720h."`
-	All       bool          `help:"Also the names of images that were built, imported or tagged, and of other programs' images. They may be in no registry."`
-	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
+	Refs []string `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
+	All  bool     `help:"Also the names of images that were built, imported or tagged, and of other programs' images. They may be in no registry."`
 	jsonFlag
 }
 
 // Run prints the images whose names it removed, with their former sizes.
 func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
-	if cmd.OlderThan < 0 {
-		return fmt.Errorf("%w: --older-than %s is negative", errUsage, cmd.OlderThan)
-	}
 	return a.withClient(ctx, nil, func(c *host.Host) error {
 		list, err := c.Images.List(ctx)
 		if err != nil {
@@ -145,27 +127,18 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 		}
 		matches := compiler.Selector(nil, cmd.Refs)
 		list = slices.DeleteFunc(list, func(i images.Info) bool {
-			return matches != nil && !matches(i.Ref) || !cmd.All && !i.Pulled || time.Since(i.Created) < cmd.OlderThan
+			return matches != nil && !matches(i.Ref) || !cmd.All && !i.Pulled
 		})
-		if !cmd.Plan {
-			list, err = forEach(ctx, list, func(i images.Info) (images.Info, error) { return i, c.Images.Remove(ctx, i.Ref) })
+		var gone []images.Info
+		for _, i := range list {
+			if failed := c.Images.Remove(ctx, i.Ref); failed != nil {
+				err = errors.Join(err, failed)
+				continue
+			}
+			gone = append(gone, i)
 		}
-		return errors.Join(err, printImageList(a, cmd.JSON, list))
+		return errors.Join(err, printImageList(a, cmd.JSON, gone))
 	})
-}
-
-// forEach returns the results of f and all its errors. After an error it goes on unless ctx is done.
-func forEach[T, R any](ctx context.Context, list []T, f func(T) (R, error)) (all []R, err error) {
-	for _, item := range list {
-		result, failed := f(item)
-		if err = errors.Join(err, failed); failed == nil {
-			all = append(all, result)
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return all, err
 }
 
 type imageBuildCmd struct {

@@ -25,7 +25,7 @@ func Schema(agents []AgentType) *schema.Schema {
 		schema.Fields(File{}, rules(agents)),
 		[]schema.Field{schema.Optional("matrix", matrixSchema())},
 	)...)
-	s.Object.Foreign = map[string]string{"docker": "remove it: sbench uses no Docker, and images stay until sbench image rm"}
+	s.Object.Foreign = map[string]string{"docker": "remove it: sbench uses no Docker, and images stay until sbench image prune"}
 	s.Check = checkCosts
 	return s
 }

@@ -57,9 +57,8 @@ const (
 
 // Info describes a name in the list that [Store.List] returns.
 type Info struct {
-	Ref     string    `json:"ref"`
-	Digest  string    `json:"digest"`  // of the manifest or index
-	Created time.Time `json:"created"` // when the daemon was first given the name
+	Ref    string `json:"ref"`
+	Digest string `json:"digest"` // of the manifest or index
 	// Bytes is the size of what the daemon has of the image, packed and unpacked. Layers
 	// that images share count for each of them.
 	Bytes int64 `json:"bytes"`
@@ -342,7 +341,7 @@ func (s *Store) List(ctx context.Context) ([]Info, error) {
 		if err != nil {
 			return nil, fmt.Errorf("size of image %s: %w", i.Name, daemon.Native(err))
 		}
-		infos = append(infos, Info{Ref: i.Name, Digest: i.Target.Digest.String(), Created: i.CreatedAt, Bytes: bytes, Pulled: i.Labels[labelPulled] != ""})
+		infos = append(infos, Info{Ref: i.Name, Digest: i.Target.Digest.String(), Bytes: bytes, Pulled: i.Labels[labelPulled] != ""})
 	}
 	slices.SortFunc(infos, func(a, b Info) int { return strings.Compare(a.Ref, b.Ref) })
 	return infos, nil
