@@ -34,8 +34,6 @@ type Egress struct {
 	Limits      proxy.EgressLimits // the zero limits are the proxy's defaults
 	// WorkingClock says that the time in which a provider makes the harness wait does not count for its timeout.
 	WorkingClock bool
-	// SidecarsReachProvider lets a task's sidecars use the relay to the harness's provider.
-	SidecarsReachProvider bool
 	// Sidecars are the names of the sandboxes that share the loopback interface. Programs reach them without the proxy.
 	Sidecars []string
 }
@@ -80,7 +78,7 @@ func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 	for _, s := range r.Sidecars {
 		e.Sidecars = append(e.Sidecars, s.Names...)
 	}
-	if provider != nil && len(r.Sidecars) > 0 && !e.SidecarsReachProvider {
+	if provider != nil && len(r.Sidecars) > 0 {
 		own := *provider
 		own.Token = "sbench-" + rand.Text()
 		provider = &own

@@ -195,22 +195,20 @@ func TestCommandGetsNoKey(t *testing.T) {
 	}
 }
 
-// TestKeyBesideSidecars: only the harness knows the placeholder that the relay asks for where a task has sidecars,
-// unless the operator lets them ask the provider.
+// TestKeyBesideSidecars: only the harness knows the placeholder that the relay asks for where a task has sidecars.
 func TestKeyBesideSidecars(t *testing.T) {
 	view, _ := agentView(t, question)
 	to, err := harness.RelayTo(relay.OpenAI, "sk-secret-of-the-provider", testerfile.HarnessConfig{Model: "m"})
 	must.Do(t, err)
-	key := func(sidecars int, reach bool) string {
+	key := func(sidecars int) string {
 		key, err := harness.SessionKey(harness.Request{
-			Task: view, Sidecars: make([]service.Sidecar, sidecars), Egress: harness.Egress{Log: proxy.NewLog(io.Discard), SidecarsReachProvider: reach},
+			Task: view, Sidecars: make([]service.Sidecar, sidecars), Egress: harness.Egress{Log: proxy.NewLog(io.Discard)},
 		}, &to)
 		must.Do(t, err)
 		return key
 	}
-	usual, one, another := key(0, false), key(1, false), key(1, false)
-	if key(1, true) != usual || one == usual || one == another {
-		t.Errorf("usual %s, with a sidecar %s and %s, allowed %s", usual, one, another, key(1, true))
+	if usual, one, another := key(0), key(1), key(1); one == usual || one == another {
+		t.Errorf("usual %s, with a sidecar %s and %s", usual, one, another)
 	}
 }
 

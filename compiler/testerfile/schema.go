@@ -125,7 +125,7 @@ func checkServer(c *schema.Checker, v document.Value) {
 // relayKeys are the keys of harness.config that need a provider: the model, and what the relay does.
 func relayKeys() []string {
 	return strings.Fields(`model allow_external_tools on_external_tools max_total_tokens max_requests max_cost_usd prices base_url
-		key_header max_requests_per_minute prompt_cache clock sidecars_reach_provider`)
+		key_header max_requests_per_minute prompt_cache clock`)
 }
 
 // harnessConfigs returns the rules for harness.config by type of harness.

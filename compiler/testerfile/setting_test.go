@@ -62,7 +62,7 @@ func TestWrongSettings(t *testing.T) {
 	}{
 		{"unknown key", codex, []testerfile.Setting{{Key: "run.attemps", Value: "3"}}, `--set: $.run.attemps: unknown key "attemps" (did you mean "attempts"?)`},
 		{"unknown section", codex, []testerfile.Setting{{Key: "models", Value: "3"}}, `--set: $.models: unknown key "models" (known keys are schema_version, run, benchmark, harness, verification, runtime, matrix)`},
-		{"key of another harness", codex, []testerfile.Setting{{Key: "harness.config.command", Value: "x"}}, `--set: $.harness.config.command: unknown key "command" (known keys are model, version, mcp_servers, reasoning_effort, allow_external_tools, on_external_tools, max_total_tokens, max_requests, max_cost_usd, prices, base_url, key_header, max_requests_per_minute, prompt_cache, clock, sidecars_reach_provider, task_file, timeout_seconds, files, allowed_domains)`},
+		{"key of another harness", codex, []testerfile.Setting{{Key: "harness.config.command", Value: "x"}}, `--set: $.harness.config.command: unknown key "command" (known keys are model, version, mcp_servers, reasoning_effort, allow_external_tools, on_external_tools, max_total_tokens, max_requests, max_cost_usd, prices, base_url, key_header, max_requests_per_minute, prompt_cache, clock, task_file, timeout_seconds, files, allowed_domains)`},
 		{"section", codex, []testerfile.Setting{{Key: "run", Value: "{}"}}, `--set: $.run: is a section (set its keys one by one, as --set run.KEY=VALUE)`},
 		{"below a value", codex, []testerfile.Setting{{Key: "run.id.x", Value: "1"}}, `--set: $.run.id: has no keys, and so no "x"`},
 		{"twice", codex, []testerfile.Setting{{Key: "run.id", Value: "a"}, {Key: "run.id", Value: "b"}}, `--set: $.run.id: is set twice`},

@@ -143,9 +143,8 @@ type HarnessConfig struct {
 	Prices              *PricesConfig `key:"prices" rule:"null" doc:"What the provider asks for a million tokens, in US dollars."`
 	NoPromptCache       bool          `key:"prompt_cache" is:"off" enum:"shared,off" doc:"shared, the default: the provider may keep the agent's prompts in a cache, which all attempts with one key share; off: it may not."`
 	// WorkingClock says that time does not count for the timeout in which the provider makes the harness wait.
-	WorkingClock          bool                 `key:"clock" is:"working" enum:"wall,working" doc:"What counts for the timeout. wall, the default: all time; working: not the time, up to an hour, in which the harness waits because the provider has too much load."`
-	SidecarsReachProvider bool                 `key:"sidecars_reach_provider" doc:"Let the sidecars of a task ask the provider, at the operator's cost."`
-	MCPServers            map[string]MCPServer `key:"mcp_servers" json:",omitempty" rule:"null servers" items:"A server: one of command and url." doc:"Servers of the Model Context Protocol that the agent is told of, by name."`
+	WorkingClock bool                 `key:"clock" is:"working" enum:"wall,working" doc:"What counts for the timeout. wall, the default: all time; working: not the time, up to an hour, in which the harness waits because the provider has too much load."`
+	MCPServers   map[string]MCPServer `key:"mcp_servers" json:",omitempty" rule:"null servers" items:"A server: one of command and url." doc:"Servers of the Model Context Protocol that the agent is told of, by name."`
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding
 	// white space, other values as JSON.
 	Own map[string]string

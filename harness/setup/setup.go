@@ -102,8 +102,7 @@ func Egress(t *testerfile.File) (harness.Egress, error) {
 	}
 	c := t.Harness.Config
 	return harness.Egress{
-		Domains: c.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle,
-		WorkingClock: c.WorkingClock, SidecarsReachProvider: c.SidecarsReachProvider,
+		Domains: c.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle, WorkingClock: c.WorkingClock,
 	}, nil
 }
 

@@ -98,7 +98,7 @@ func (x *exchange) prepare() error {
 	case x.crowded:
 		return errTooMany
 	case !cfg.admits(x.req):
-		return &refusal{http.StatusUnauthorized, noToken, "only the agent may ask its provider: send the key of its environment (sidecars_reach_provider)"}
+		return &refusal{http.StatusUnauthorized, noToken, "only the agent may ask its provider: send the key of its environment"}
 	}
 	route, ok := find(x.relay.routes, x.req)
 	if !ok {
