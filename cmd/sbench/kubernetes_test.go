@@ -56,7 +56,7 @@ func TestKubernetes(t *testing.T) {
 	})
 	t.Run("suspended and continued", func(t *testing.T) {
 		k := k.in(t)
-		k.apply(job("suspended", "--shards", "2", "--parallel", "1"))
+		k.apply(job("suspended", "--shards", "2"))
 		must.Await(t, "an attempt", func() bool {
 			pods := k.podsOf("suspended")
 			return len(pods) > 0 && strings.Contains(k.logOf(pods[0]), "[1/")

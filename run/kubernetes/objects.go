@@ -50,13 +50,11 @@ type Job struct {
 // Settings are what the user says about a Job. The command line makes flags of them.
 type Settings struct {
 	Image        string            `required:"" placeholder:"IMAGE" help:"sbench's own container image, in a registry that the nodes can reach."`
-	PullSecret   string            `placeholder:"NAME" help:"Secret with the credentials for pulling it."`
 	Claim        string            `required:"" placeholder:"NAME" help:"PersistentVolumeClaim for the results, to which all nodes can write."`
 	Name         string            `placeholder:"NAME" help:"Name of the job and of the results. Default: from the tester file's run.id."`
 	NodeSocket   string            `placeholder:"SOCKET" help:"Use the nodes' containerd, such as /run/containerd/containerd.sock. Default: a containerd in each pod."`
 	NodeRoot     string            `default:"/var/lib/containerd" placeholder:"DIR" help:"With --node-socket: the root directory of the nodes' containerd. Default: /var/lib/containerd."`
 	NodeDir      string            `default:"/var/lib/sbench" placeholder:"DIR" help:"With --node-socket: each node's directory for images and volumes. Default: /var/lib/sbench."`
-	Parallel     int               `placeholder:"N" help:"How many shards run at a time. Default: all."`
 	Retries      int32             `default:"3" placeholder:"N" help:"How often a shard may fail before it is not tried again. Default: 3."`
 	Grace        time.Duration     `default:"2m" placeholder:"DURATION" help:"How long a pod that is stopped has to end its attempts. Default: 2m."`
 	NodeSelector map[string]string `placeholder:"LABEL=VALUE" mapsep:"," help:"Only nodes with this label. Can be repeated."`
@@ -78,8 +76,8 @@ func New(s Settings, t *testerfile.File, shards, jobs int, imports []string) (Jo
 		name := strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(run.JobName(t)))
 		j.Name = strings.TrimRight(name[:min(len(name), 40)], "-")
 	}
-	if j.Parallel < 0 || j.Retries < 0 {
-		return j, errors.New("--parallel and --retries are not negative")
+	if j.Retries < 0 {
+		return j, errors.New("--retries is not negative")
 	}
 	for _, dir := range []string{cmp.Or(j.NodeSocket, "/"), j.NodeRoot, j.NodeDir} {
 		if !filepath.IsAbs(dir) {
@@ -141,7 +139,6 @@ var jobTemplate = template.Must(template.New("job").Funcs(template.FuncMap{
 	"shard": func(j Job) []string {
 		return append(slices.Clone(j.Command), "--shard", "auto/"+strconv.Itoa(j.Shards), "--resume")
 	},
-	"min":     func(a, b int) int { return min(a, b) },
 	"seconds": func(d time.Duration) int64 { return int64(d.Round(time.Second) / time.Second) },
 	"cores": func(n float64) *resource.Quantity {
 		return resource.NewMilliQuantity(int64(n*1000), resource.DecimalSI)
