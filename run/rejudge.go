@@ -62,14 +62,6 @@ func (o *Options) Rejudge(of *Original) {
 	}
 }
 
-// A Change is an attempt whose new verdict differs from the verdict in the original run.
-type Change struct {
-	Task    string        `json:"task"`
-	Attempt int           `json:"attempt"`
-	Old     record.Status `json:"old"`
-	New     record.Status `json:"new"`
-}
-
 // judgeAgain does the work of attempt for a stored candidate.
 func (a attempt) judgeAgain(ctx context.Context) (record.Record, error) {
 	original := a.cfg.original

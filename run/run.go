@@ -141,7 +141,6 @@ type Summary struct {
 
 	Retried int       `json:"retried,omitempty"`  // part of Passed: an earlier try could not be measured
 	Resumed int       `json:"resumed,omitempty"`  // part of Total: recorded before this run resumed
-	Changes []Change  `json:"changes,omitempty"`  // verdicts that differ from those of the original run; see Options.Rejudge
 	LeftOut []LeftOut `json:"left_out,omitempty"` // see Options.LeaveOut
 	Output  string    `json:"output"`             // the records file
 }

@@ -117,7 +117,7 @@ func (s *session) compareRecorded() error {
 			} else if now.Inputs != old.inputs {
 				old.why = "what it is made from has changed"
 			} else {
-				s.count(of, old)
+				s.count(old)
 				s.summary.Resumed++
 			}
 			old.checked = true
@@ -152,7 +152,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		last.retried = retried
 		retried = retried || cause != nil
 		if !again {
-			s.count(a.key(), last)
+			s.count(last)
 			if s.cfg.FailFast && (last.status == record.Failed || last.status == record.Error) {
 				s.startNoMore.Store(true)
 			}
@@ -169,7 +169,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 			delay *= 2
 			a.began = time.Now()
 		case <-producing.Done():
-			s.count(a.key(), last)
+			s.count(last)
 			return s.interrupted(ctx)
 		}
 	}

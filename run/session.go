@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,9 +140,6 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	if failed := errors.Join(s.code.Close(ctx), s.logs.Close(), remove.All(s.out, unjudgedDir), s.seal(false), s.ledger.Close()); failed != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", ErrInfrastructure, failed))
 	}
-	slices.SortFunc(s.summary.Changes, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Attempt, b.Attempt))
-	})
 	summary := s.summary
 	s.emit(Event{Kind: RunDone, Resumed: summary.Resumed, Detail: summary.Verification(), Summary: &summary})
 	switch n := summary.Infrastructure; {
@@ -280,15 +276,10 @@ func (s *session) write(rec record.Record, cause error) (ended, err error) {
 }
 
 // count adds the last record of an attempt to the summary.
-func (s *session) count(of record.AttemptKey, last lastRecord) {
+func (s *session) count(last lastRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.summary.Total++
-	if original := s.cfg.original; original != nil {
-		if old, ok := original.records[of]; ok && old.VerificationStatus != last.status {
-			s.summary.Changes = append(s.summary.Changes, Change{of.Task, of.Number, old.VerificationStatus, last.status})
-		}
-	}
 	switch last.status {
 	case record.Passed:
 		s.summary.Passed++

@@ -99,7 +99,7 @@ type attemptFlags struct {
 	Sign   *record.Key `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM). With --resume, the same key must have signed the existing records."`
 	shardFlags
 	progressFlags
-	JSON bool `name:"json" help:"Print the summary as JSON, with the changed verdicts of a run that is graded, or the plan."`
+	JSON bool `name:"json" help:"Print the summary as JSON, or the plan."`
 
 	AcceptUnsigned bool `help:"Accept the records that the command continues or grades even if they are incomplete, or not signed with the key. The new records say so."`
 }

@@ -279,7 +279,5 @@ func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir strin
 	if cmd.JSON {
 		return errors.Join(err, a.json(measured{s, r.Accuracy, r.Outcomes}))
 	}
-	return errors.Join(err,
-		printTable(a, s.Changes, func(c run.Change) string { return fmt.Sprintf("changed: %q from %s to %s", c.Task, c.Old, c.New) }),
-		a.printf("%s\n", s))
+	return errors.Join(err, a.printf("%s\n", s))
 }
