@@ -4,17 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"net"
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/page"
 )
 
-type viewCmd struct {
-	runDirs
-	Port int `placeholder:"N" help:"Port on 127.0.0.1. Default: a free one."`
-}
+type viewCmd struct{ runDirs }
 
 // Run serves the HTML report on loopback until it is interrupted.
 func (cmd *viewCmd) Run(ctx context.Context, a *app) error {
@@ -22,9 +18,9 @@ func (cmd *viewCmd) Run(ctx context.Context, a *app) error {
 	if err := errors.Join(err, report.CloseAll(sources)); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(cmd.Port)))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("%w: --port %d: %w", errUsage, cmd.Port, err)
+		return err
 	}
 	pages := &page.Server{Open: cmd.open, Dirs: cmd.RunDirs, Secret: rand.Text()}
 	if err := a.printf("http://%s/%s/\n", l.Addr(), pages.Secret); err != nil {
