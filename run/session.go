@@ -57,13 +57,13 @@ type shared struct {
 type session struct {
 	shared
 	logs   *logs.Run
+	ledger *record.Ledger
 	before map[record.AttemptKey]lastRecord
 
 	startNoMore atomic.Bool // under FailFast an attempt did not pass, or the run has reached its cost limit
 	cutShort    atomic.Bool // the end of the run interrupted an attempt
 
 	mu      sync.Mutex // guards what follows
-	ledger  *record.Ledger
 	summary Summary
 	cost    float64 // of all tries, in US dollars
 	streak  streak
@@ -267,11 +267,11 @@ func (s *session) openFiles() error {
 
 // write records a try. cause is why it was not measured, nil if it was; ended is an error if the run ends with this try.
 func (s *session) write(rec record.Record, cause error) (ended, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if _, err := s.ledger.Append(rec); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInfrastructure, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.streak.add(cause, s.cfg.Jobs), nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -45,10 +46,12 @@ func Digest(data []byte) string {
 
 // A Ledger appends records to a run's directory, which it locks against other processes. Each line contains the
 // digest of the line before it, the first line the digest of run.json, and ends with a digest of itself. Two
-// goroutines must not use a Ledger at once.
+// goroutines must not use a Ledger at once, except for Append.
 type Ledger struct {
 	root *os.Root
 	lock *os.File
+
+	mu   sync.Mutex // a record's place in the chain, while it is written
 	file *os.File
 	seal Seal // of what is written
 }
@@ -215,13 +218,15 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	if n := foreign.Values(head); n > maxValues {
 		return r, fmt.Errorf("record of task %q: has %d JSON values, more than %d", r.TaskID, n, maxValues)
 	}
-	line, digest := link(head, l.seal.Last)
-	r.Previous, r.Digest = l.seal.Last, digest
 	if r.CandidateWorkspace != nil || len(r.Logs) > 0 || r.EgressDigest+r.PrivateDigest != "" {
-		if err := l.sync(); err != nil {
+		if err := l.sync(); err != nil { // others do not wait for it
 			return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line, digest := link(head, l.seal.Last)
+	r.Previous, r.Digest = l.seal.Last, digest
 	if err := AppendLine(l.file, append(line, '\n'), true); err != nil {
 		return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}

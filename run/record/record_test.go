@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
@@ -319,6 +320,25 @@ func TestSynced(t *testing.T) {
 			t.Errorf("%s is only in memory, and its record is on disk", name)
 		}
 	}
+}
+
+// TestAppendAtOnce: attempts that end at the same time make one chain.
+func TestAppendAtOnce(t *testing.T) {
+	dir := onDisk(t)
+	l, err := record.Create(filepath.Join(dir, "run"), record.Manifest{RunID: "r"})
+	must.Do(t, err)
+	var attempts errgroup.Group
+	for i := range 16 {
+		attempts.Go(func() error {
+			_, err := l.Append(record.Record{TaskID: "a", Attempt: i + 1, Try: 1, VerificationStatus: record.Passed, EgressDigest: "x"})
+			return err
+		})
+	}
+	must.Do(t, errors.Join(attempts.Wait(), l.Close()))
+	n := 0
+	_, _, err = record.Read(filepath.Join(dir, "run"), record.Trust{AcceptUnsigned: true}, func(record.Record) error { n++; return nil })
+	must.Do(t, err)
+	must.Equal(t, 16, n)
 }
 
 // TestLargeShard: a manifest that nobody could read again is not written.
