@@ -5,8 +5,6 @@ package secrets
 import (
 	"bytes"
 	"cmp"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/url"
@@ -14,13 +12,14 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/proxy/relay/stream"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 )
 
 const (
 	// Redacted stands in place of a secret.
-	Redacted = "<redacted>"
+	Redacted = stream.Redacted
 	minLine  = 16 // bytes from which a line of a secret is a secret
 )
 
@@ -49,14 +48,12 @@ func New(secrets ...string) (r Redactor) {
 	return r
 }
 
-// encodings returns a value as it is, and as JSON, URLs, hexadecimal digits and base64 write it. In
-// base64 it has a form for each of three offsets in the encoded data. The forms lack the characters
-// that also depend on neighbouring bytes.
+// encodings returns the [stream.Encodings] of a value, and the value as JSON and URLs write it.
 func encodings(s string) []string {
 	if len(s) < compiler.MinSecret {
 		return nil
 	}
-	all := []string{s, url.QueryEscape(s), url.PathEscape(s), hex.EncodeToString([]byte(s)), strings.ToUpper(hex.EncodeToString([]byte(s)))}
+	all := []string{url.QueryEscape(s), url.PathEscape(s)}
 	for _, html := range []bool{true, false} {
 		var quoted strings.Builder
 		enc := json.NewEncoder(&quoted)
@@ -65,13 +62,8 @@ func encodings(s string) []string {
 			all = append(all, quoted.String()[1:quoted.Len()-2]) // without quotes and line break
 		}
 	}
-	for offset := range 3 {
-		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-			text := e.EncodeToString(append(make([]byte, offset), s...))
-			first := (offset*8 + 5) / 6 // characters that also hold bits of what comes before
-			last := (offset + len(s)) * 8 / 6
-			all = append(all, text[first:last])
-		}
+	for _, e := range stream.Encodings(s) {
+		all = append(all, e[:]...)
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return len(s) < compiler.MinSecret })

@@ -29,13 +29,8 @@ func NewSecret(key string, least int) *Secret {
 	if len(key) < s.least {
 		return s
 	}
-	inHex := hex.EncodeToString([]byte(key))
-	s.forms = []form{newForm(key, key), newForm(inHex, strings.ToUpper(inHex))}
-	for before := range 3 { // bytes before the key in its first group of three
-		raw := append(make([]byte, before), key...)
-		// Characters that contain only bits of the key.
-		from, to := (8*before+5)/6, 8*len(raw)/6
-		s.forms = append(s.forms, newForm(base64.RawStdEncoding.EncodeToString(raw)[from:to], base64.RawURLEncoding.EncodeToString(raw)[from:to]))
+	for _, e := range Encodings(key) {
+		s.forms = append(s.forms, newForm(e[0], e[1]))
 	}
 	for i, f := range s.forms {
 		for _, spelling := range f[0] {
@@ -43,6 +38,19 @@ func NewSecret(key string, least int) *Secret {
 		}
 	}
 	return s
+}
+
+// Encodings returns a text as it is, in hexadecimal digits and, for each offset in the encoded data, in base64, without the
+// characters that also depend on neighbouring bytes. Each has both cases of the digits, or both alphabets.
+func Encodings(text string) (all [][2]string) {
+	inHex := hex.EncodeToString([]byte(text))
+	all = [][2]string{{text, text}, {inHex, strings.ToUpper(inHex)}}
+	for before := range 3 { // bytes before the text in its first group of three
+		raw := append(make([]byte, before), text...)
+		from, to := (8*before+5)/6, 8*len(raw)/6
+		all = append(all, [2]string{base64.RawStdEncoding.EncodeToString(raw)[from:to], base64.RawURLEncoding.EncodeToString(raw)[from:to]})
+	}
+	return all
 }
 
 // newForm returns the form of a text. Each character of others is another spelling of the character
