@@ -31,7 +31,7 @@ var (
 	wrong = `nope|wrong|incorrect|false|mistaken?|a myth|a misconception|falsch|faux|incorrect[oa]|errad[oa]|sbagliat[oa]`
 
 	// deny denies what its clause says.
-	deny = apart(wrong+`|not|never|cannot|unable|neither|nor|none|\w+n't|no (?:longer|way)|no\W*$|except|confused?|misconception|anything|everything|`+
+	deny = apart(wrong+`|not|never|cannot|unable|neither|nor|none|\w+n't|no (?:longer|way)|no\W*$|except|confused?|misconception|(?:some|many|most|others|people|sources)(?: people| sources)? (?:might |would )?(?:say|think|believe|claim|assume|guess)|anything|everything|`+
 		`nicht|keine?[rnms]?|niemals|weder|keinesfalls|pas|jamais|aucune?|ni|no (?:es|son|era|fue|está|tiene|hay|puede|\p{L}+ó)|nunca|ninguna?|`+
 		`não|nem|nenhuma?|non|nessuna?`,
 		cross+`|不|没|沒|错|錯|ない|ません|なく|아니|아닙니다|않|틀렸|틀린`)

@@ -129,7 +129,7 @@ func marksOf(s string, first rune) (all []int) {
 }
 
 // isList reports whether the mark in a sentence is an item of a list: two short parts stand beside it, or one
-// if it is alone in its part. No item has a word of the question, or lower case beside an upper-case answer. Commas do
+// if it is alone in its part. No item has a word of the question, an article, or lower case beside an upper-case answer. Commas do
 // not separate answers that have commas.
 func isList(s, answer string, question []token) bool {
 	separator, upper := separator, unicode.IsUpper([]rune(answer)[0])
@@ -143,7 +143,7 @@ func isList(s, answer string, question []token) bool {
 		case len(words) == 0 && isMarked:
 			items++
 		case len(words) == 0 || len(words) > 3 || isMarked || conclusion().MatchString(part):
-		case upper && strings.IndexFunc(part, unicode.IsLower) == words[0].from:
+		case upper && strings.IndexFunc(part, unicode.IsLower) == words[0].from, words[0].text == "a", words[0].text == "an":
 		case !slices.ContainsFunc(words, func(w token) bool { return has(question, w) }):
 			items++
 		}

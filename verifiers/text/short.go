@@ -20,6 +20,7 @@ var (
 	// words, an exclamation, what leads to the next line, a heading, a quotation, an item or an equation.
 	closed = expression(`\p{L}.*[.!?:]["')]*$`)
 	other  = expression(`^(?:[#>|+•*-]|\d+[.)]\s)|=|[!?:]["')]*$|(?:\S\s.*){2}\.["')]*$`)
+	bullet = expression(`^(?:[-+•*]|\d+[.)])\s+((?:[^\s:=]*[^\s:=.!?]\s?){1,3})$`) // "- New York"
 	// reply is "yes" or "no" before an explanation.
 	reply = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])"? ?(?:[,.;:!(]|-|because |です|입니다|$)`)
 	// hasSymbols matches what words do not have: other symbols, or a sign within a formula, such as "x+1" or "3-4i".
@@ -35,9 +36,13 @@ var (
 // Judge judges a text.
 func (s Short) Judge(text string) Verdict {
 	read, rule := place(text, s.Pattern, func(lines []string) (string, Rule) {
-		first, last := lines[0], lines[len(lines)-1] // "Canberra⏎It was founded in 1913."
-		if !other().MatchString(first) && closed().MatchString(last) {
+		first, before, last := lines[0], lines[len(lines)-2], lines[len(lines)-1]
+		isOpening := len(lines) > 2 && strings.HasSuffix(first, ".") && s.reason(first) != "" // "Let's see."
+		switch {
+		case !isOpening && !other().MatchString(first) && closed().MatchString(last): // "Canberra⏎It was founded in 1913."
 			return first, FirstLine
+		case bullet().MatchString(before) && bullet().MatchString(last):
+			return bullet().ReplaceAllString(before, "$1") + "; " + bullet().ReplaceAllString(last, "$1"), LastLine
 		}
 		return last, LastLine
 	})
