@@ -142,7 +142,7 @@ kubernetes: setup build
 	SBENCH_TEST_KUBERNETES="$$programs" SBENCH_TEST_CONTAINER="$$archive/sbench.oci.tar" \
 	scripts/go-test.sh -tags kubernetes -timeout 30m -run '^TestKubernetes$$' ./cmd/sbench
 
-## test-dist: make the release files twice, and install the deb on bare Debian 12 and 13
+## test-dist: make the release files of both architectures twice, and compare them
 .PHONY: test-dist
 test-dist:
 	@scripts/setup.sh check

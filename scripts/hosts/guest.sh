@@ -254,45 +254,13 @@ killed() {
 	if find /sys/fs/cgroup -name '*sbench-*' -not -name sbench-supervisor | grep .; then return 1; fi
 }
 
-# container runs sbench's container image as pods do: with a private containerd, in a cgroup
-# namespace as other engines give it, and with the host's containerd, in the host's pid and
-# cgroup namespaces.
-container() {
-	local image root="$work/root"
-	ctr image import "$payload"/dist/sbench-*.oci.tar
-	image="$(ctr image ls -q | grep '^sbench.local/sbench:')"
-	mkdir -p "$work/scratch" "$root"
-	ctr run --rm --privileged --mount type=bind,src="$payload",dst="$payload",options=rbind:ro \
-		--mount type=cgroup,src=cgroup,dst=/sys/fs/cgroup,options=rw:nosuid:noexec:nodev \
-		--mount type=bind,src="$work/scratch",dst=/var/lib/sbench,options=rbind:rw \
-		--env SBENCH_STATE=/var/lib/sbench/state --env CONTAINERD_ADDRESS=none "$image" contained \
-		tini -s -- sh -c "sbench image import $payload/base.oci.tar && sbench run --config $smoke/tester-command.yaml -o /var/lib/sbench/out"
-	grep -q 'total=5 .*verified=5 passed=3' "$work/log"
-	rm -r "$work/scratch"
-	ctr image mount --rw "$image" "$root"
-	# What is mounted below it does not appear on the host, and what sbench mounts in its directory does.
-	mount --make-private "$root"
-	# shellcheck disable=SC2016 # the inner shell expands
-	unshare --mount --propagation unchanged bash -euc '
-		root="$1"
-		shift
-		for directory in proc sys dev run/containerd var/lib/containerd var/lib/sbench payload; do
-			mkdir -p "/$directory" "$root/$directory"
-			mount --rbind "/$directory" "$root/$directory"
-		done
-		chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin SBENCH_STATE=/var/lib/sbench/state "$@"' \
-		- "$root" sh -c "sbench image import $payload/base.oci.tar && sbench run --config $smoke/tester-command.yaml -o /root/out"
-	[ "$(grep -c 'total=5 .*verified=5 passed=3' "$work/log")" = 2 ]
-	ctr image unmount --rm "$root"
-	ctr image rm "$image"
-}
-
 # deb: the package is installed, works, and leaves nothing. What it depends on is there.
 deb() {
 	local program=/usr/bin/sbench files left
 	dpkg -i "$payload"/dist/sbench_*_amd64.deb
 	mapfile -t files < <(dpkg -L sbench | grep sbench)
 	detail "$("$program" version)"
+	[ ! -e /etc/apparmor.d/abi/4.0 ] || [ -s /etc/apparmor.d/usr.bin.sbench ]
 	as "$program" doctor
 	as "$program" image import "$payload/base.oci.tar"
 	as "$program" run --config "$smoke/tester-command.yaml" --output-dir "$out/deb"
@@ -329,7 +297,6 @@ main() {
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
 			step machines tests sbench.test cmd/sbench '^(TestMachineTasks|TestSetup|TestImageBuildOwn|TestSidecars|TestGradeWorkspaces)$'
 			[ "$who" != root ] || step deb deb
-			[ "$who" != root ] || step container container
 		else
 			# The other tests of the shim, and these as a user, take minutes here; test-runtimes and test-rootless have them.
 			[ "$who" != root ] || step shim tests sandbox.test runtime/sandbox '^Test(OneServerForARun|TracedByTheShim|PauseIsClosed|Contract)$|^TestServerKilled$/^a process$'

@@ -80,7 +80,7 @@ make_payload() {
 		go test -c -ldflags -s -o "$payload/bin/" ./runtime/sandbox ./runtime/cgroup
 		[ "$length" = short ] || go test -c -ldflags -s -o "$payload/bin/" ./cmd/sbench
 	)
-	[ "$length" = short ] || "$here/../dist.sh" --arch amd64 --out "$payload/dist"
+	[ "$length" = short ] || "$here/../dist.sh" --arch amd64 --container no --out "$payload/dist"
 	cp -- "$("$here/../base-image.sh")" "$payload/base.oci.tar"
 	cat >"$payload/start" <<-'END'
 		#!/bin/bash
