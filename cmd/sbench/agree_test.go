@@ -168,7 +168,7 @@ func TestOnlyRunKnows(t *testing.T) {
 func TestConfigIsADirectory(t *testing.T) {
 	dir := agreeingPack(t, nil)
 	for config, want := range map[string]string{
-		dir:                                 "name its tester file, such as " + filepath.Join(dir, "tester.yaml"),
+		dir:                                 "name a tester file, such as " + filepath.Join(dir, "tester.yaml"),
 		filepath.Join(dir, "hidden"):        "holds neither a manifest.yaml nor tasks",
 		filepath.Join(dir, "manifest.yaml"): "is a pack's manifest",
 		filepath.Join(dir, "tasks.jsonl"):   "is a pack's file of rows",

@@ -27,7 +27,7 @@ import (
 )
 
 type runCmd struct {
-	testerArgs `set:"file=Tester file, a directory of tasks of Harbor or Terminal-Bench, or a pack that was imported (docs/datasets.md)."`
+	testerArgs `set:"file=Tester file, or a directory of tasks of Harbor or Terminal-Bench (docs/datasets.md)."`
 	Attempts   *int `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
 
 	Limit     *int            `short:"n" placeholder:"N" help:"Run only the first N tasks."`

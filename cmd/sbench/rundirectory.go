@@ -27,42 +27,38 @@ func isDirectory(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// runDirectory runs a directory of tasks, which it imports, or a pack that was imported: it builds the
-// images that are missing, and runs what can be run. What cannot is in the summary, with the reason.
+// runDirectory imports a directory of tasks, builds the images that are missing, and runs what can be run. What
+// cannot is in the summary, with the reason.
 func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err error) {
 	if _, err := cmd.testerArgs.source(); err != nil { // before anything is imported
 		return err
 	}
-	format, isPack, err := site.TasksIn(source)
+	format, err := site.TasksIn(source)
 	if err != nil {
 		return marked(errUsage, err)
 	}
-	if err := cmd.checkHarness(isPack); err != nil {
+	if err := cmd.checkHarness(); err != nil {
 		return err
 	}
 	sub := *cmd
-	sub.leftOut = []run.LeftOut{}
 	fileName := strings.ReplaceAll(cmd.Harness, "_", "-")
-	dir := source
-	if !isPack {
-		sub.OutputDir = cmp.Or(cmd.OutputDir, filepath.Join("runs", pack.DefaultID(format, source)+"-"+fileName))
-		dir = filepath.Clean(sub.OutputDir) + ".pack"
-		o := pack.Options{Source: source, Out: dir, Tasks: cmd.Task, Exclude: cmd.Exclude, Agents: harness.AgentTypes(), Skip: true}
-		notes, left, err := site.ImportTasks(ctx, format, o, cmd.Resume)
-		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%w: %s is there already: sbench run %s --harness %s runs that pack; to import the tasks again, remove it or name another --output-dir", errUsage, dir, dir, cmd.Harness)
-		}
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if !exists(sub.OutputDir) { // nothing ran: the next try imports the tasks again
-				err = errors.Join(err, os.RemoveAll(dir))
-			}
-		}()
-		sayAll(a, "note", notes)
-		sub.leftOut = append(sub.leftOut, left...)
+	sub.OutputDir = cmp.Or(cmd.OutputDir, filepath.Join("runs", pack.DefaultID(format, source)+"-"+fileName))
+	dir := filepath.Clean(sub.OutputDir) + ".pack"
+	o := pack.Options{Source: source, Out: dir, Tasks: cmd.Task, Exclude: cmd.Exclude, Agents: harness.AgentTypes(), Skip: true}
+	notes, left, err := site.ImportTasks(ctx, format, o, cmd.Resume)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: %s is there already: a tester file in it runs that pack; to import the tasks again, remove it or name another --output-dir", errUsage, dir)
 	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if !exists(sub.OutputDir) { // nothing ran: the next try imports the tasks again
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	sayAll(a, "note", notes)
+	sub.leftOut = append([]run.LeftOut{}, left...)
 	output := &report.VisibleLines{To: a.stderr}
 	err = a.withClient(ctx, nil, func(c *host.Host) error {
 		unbuilt, err := site.Build{File: "Dockerfile", Allow: cmd.Allow, Output: output}.Missing(ctx, c, dir, func(n int) {
@@ -77,9 +73,6 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err
 	sub.File, sub.Config = filepath.Join(dir, importedTester), ""
 	if standIn := standin.Kind(cmd.Harness); standIn != standin.Reference && standIn != standin.Empty {
 		sub.File, sub.Harness = filepath.Join(dir, "tester-"+fileName+".yaml"), ""
-		if !exists(sub.File) {
-			return fmt.Errorf("%w: --harness %s: there is no such agent, and no file %s", errUsage, cmd.Harness, sub.File)
-		}
 	}
 	tester, err := sub.source()
 	if err != nil {
@@ -88,15 +81,15 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err
 	return sub.runOne(ctx, a, tester)
 }
 
-// checkHarness checks --harness for a directory of tasks, or for a pack, which may have tester files of its own.
-func (cmd *runCmd) checkHarness(isPack bool) error {
+// checkHarness checks --harness for a directory of tasks.
+func (cmd *runCmd) checkHarness() error {
 	agents := joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name })
 	known := fmt.Sprintf("%s, %s, %s, %s", standin.Reference, standin.Empty, testerfile.HarnessCommand, agents)
-	if cmd.Harness == "" || !isPack && !slices.Contains(strings.Split(known, ", "), cmd.Harness) {
+	if cmd.Harness == "" || !slices.Contains(strings.Split(known, ", "), cmd.Harness) {
 		return fmt.Errorf("%w: --harness says what runs, and has to be one of %s", errUsage, known)
 	}
 	ownCommand := func(set string) bool { return strings.HasPrefix(set, "harness.config.command=") }
-	if cmd.Harness == testerfile.HarnessCommand && !isPack && !slices.ContainsFunc(cmd.Set, ownCommand) {
+	if cmd.Harness == testerfile.HarnessCommand && !slices.ContainsFunc(cmd.Set, ownCommand) {
 		return fmt.Errorf("%w: --harness command runs what --set harness.config.command='COMMAND' says, in each task's workspace; the task is in $SBENCH_TASK_FILE", errUsage)
 	}
 	return nil

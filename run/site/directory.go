@@ -21,18 +21,13 @@ import (
 // The files by which a pack, and a pack that an import has made, are known.
 const manifestFile, provenanceFile = "manifest.yaml", "provenance.json"
 
-// TasksIn returns the format of the tasks in a directory. isPack is true instead for the directory of a pack that an
-// import has made. Any other pack is an error: its author has written a tester file.
-func TasksIn(dir string) (format pack.Format, isPack bool, err error) {
-	switch {
-	case !exists(dir, manifestFile):
-		format, err = harbor.Detect(dir)
-	case !exists(dir, provenanceFile):
-		err = fmt.Errorf("%s is a pack that no import made: name its tester file, such as %s", dir, filepath.Join(dir, "tester.yaml"))
-	default:
-		isPack = true
+// TasksIn returns the format of the tasks in a directory. A pack is an error: it has a tester file.
+func TasksIn(dir string) (pack.Format, error) {
+	if exists(dir, manifestFile) {
+		testers, _ := fs.Glob(os.DirFS(dir), "tester*.yaml") // the pattern is right
+		return pack.Format{}, fmt.Errorf("%s is a pack: name a tester file, such as %s", dir, filepath.Join(dir, append(testers, "tester.yaml")[0]))
 	}
-	return format, isPack, err
+	return harbor.Detect(dir)
 }
 
 func exists(dir, name string) bool {
