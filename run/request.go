@@ -100,7 +100,7 @@ func (c config) timeout(task *compiler.Task) time.Duration {
 // limits returns the task's limits, else the tester file's or the defaults, none above the tester file's.
 func (p Plan) limits(env environment.Environment) runtime.Limits {
 	most := p.Tester.Runtime.Limits // a limit of 0 is not set
-	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}
+	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids, ShmBytes: env.Resources.Shm}
 	l = l.Over(runtime.Limits{Memory: most.Memory, CPUs: most.CPUs, Pids: most.Pids}).Over(runtime.DefaultLimits())
 	l.Memory = min(l.Memory, cmp.Or(most.Memory, l.Memory))
 	l.CPUs = min(l.CPUs, cmp.Or(most.CPUs, l.CPUs))

@@ -387,10 +387,10 @@ func TestRedactionAtTheCut(t *testing.T) {
 
 // TestTesterBoundsTheTask: a pack cannot exceed the limits of the tester file.
 func TestTesterBoundsTheTask(t *testing.T) {
-	cfg, e := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base", "resources": {"memory": "64gb", "pids": 100000, "cpus": 0.5}}, "eval": {"checker": {"command": ["check"]}}}`)
+	cfg, e := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base", "resources": {"memory": "64gb", "pids": 100000, "cpus": 0.5, "shm": "2m"}}, "eval": {"checker": {"command": ["check"]}}}`)
 	cfg.Tester.Runtime.Limits = testerfile.LimitsSection{Memory: 1 << 28, Pids: 10, CPUs: 2}
 	ran(t, cfg)
-	if got := e.last.Limits; got.Memory != 1<<28 || got.Pids != 10 || got.CPUs != 0.5 {
+	if got := e.last.Limits; got.Memory != 1<<28 || got.Pids != 10 || got.CPUs != 0.5 || got.ShmBytes != 2<<20 {
 		t.Errorf("limits %+v", got)
 	}
 }

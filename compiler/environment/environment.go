@@ -101,7 +101,8 @@ type Resources struct {
 	Memory int64   `json:"memory,omitempty" key:"memory"` // bytes
 	CPUs   float64 `json:"cpus,omitempty" key:"cpus"`     // cores
 	Pids   int64   `json:"pids,omitempty" key:"pids"`     // processes and threads
-	Disk   int64   `json:"disk,omitempty" key:"disk" rule:"disk" doc:"Bytes of the workspace and of what is changed in the image, each, if that is more than the default of 2 GiB."`
+	Disk   int64   `json:"disk,omitempty" key:"disk" rule:"bytes" doc:"Bytes of the workspace and of what is changed in the image, each, if that is more than the default of 2 GiB."`
+	Shm    int64   `json:"shm,omitempty" key:"shm" rule:"bytes" doc:"Bytes in /dev/shm, which count as memory, too; 64 MiB by default."`
 }
 
 // Schema returns what the key environment may hold.
@@ -145,7 +146,7 @@ func isLocal(image string) bool {
 func fields() []schema.Field {
 	return schema.Fields(Environment{}, schema.Rules{
 		"capabilities": capabilitiesRule,
-		"disk":         schema.As(func(doc string) *schema.Schema { return schema.Bytes(doc, 1<<20) }),
+		"bytes":        schema.As(func(doc string) *schema.Schema { return schema.Bytes(doc, 1<<20) }),
 		"hostname": schema.As(func(doc string) *schema.Schema {
 			return schema.Matching(doc, `^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`, "letters, digits and, between them, - and _")
 		}),

@@ -18,6 +18,7 @@ import (
 type composed struct {
 	row      map[string]any    // the row's environment: entrypoint, user, workdir
 	env      map[string]string // of the task's own sandbox
+	shm      string            // the size of /dev/shm in all sandboxes; "" for the usual one
 	image    string            // of the task's own sandbox, if it is not built; "" if the file names none
 	context  []taskFile        // the build context of the task's own sandbox; nil if the file names none
 	lines    []string          // further instructions of its Dockerfile
@@ -57,7 +58,7 @@ var (
 		"pull_policy", "restart", "stdin_open", "stop_grace_period", "tty",
 	}
 	// composeRead are the keys of a service that the import reads.
-	composeRead = []string{"build", "command", "depends_on", "entrypoint", "env_file", "environment", "healthcheck", "image", "tmpfs", "user", "volumes", "working_dir"}
+	composeRead = []string{"build", "command", "depends_on", "entrypoint", "env_file", "environment", "healthcheck", "image", "shm_size", "tmpfs", "user", "volumes", "working_dir"}
 	// composeTop are the keys of a compose file that are not refused.
 	composeTop = []string{"name", "networks", "services", "version", "volumes"}
 )
@@ -91,6 +92,7 @@ func (b *builder) readCompose(task *task, name, own string) composed {
 	for _, service := range t.inOrder() {
 		s := t.root.Get("services").Get(service)
 		t.checkKeys(service, s)
+		t.sharedMemory(&c, s.Get("shm_size"))
 		aliases := t.aliases(service, s)
 		if service == own {
 			c.names = append(c.names, aliases...)
@@ -132,6 +134,15 @@ func (t composeReader) checkKeys(service string, s document.Value) {
 			t.wrong(t.name, v.Line(), "make the directory in the Dockerfile", "the service %s has a tmpfs at %s, which is not supported", service, at)
 		}
 	}
+}
+
+// sharedMemory reads the size of a service's /dev/shm.
+func (t composeReader) sharedMemory(c *composed, v document.Value) {
+	size := t.composeText(v)
+	if c.shm != "" && v.Given() && size != c.shm {
+		t.wrong(t.name, v.Line(), "write the same size for all services", "a shm_size of %s beside one of %s is not supported", size, c.shm)
+	}
+	c.shm = cmp.Or(size, c.shm)
 }
 
 // emptyDirs are directories that begin empty in all sandboxes, or in all images.
@@ -456,8 +467,10 @@ func (c composed) addTo(b *builder, t *task, row pack.Row) error {
 	if c.image != "" && c.lines == nil { // otherwise an image is built on it
 		row.Environment["image"] = c.image
 	}
+	resources, _ := row.Environment["resources"].(map[string]any)
 	maps.Copy(row.Environment, given(map[string]any{
-		"sidecars": c.sidecars, "entrypoint": merged(health, own), "env": merged(c.env, env),
+		"resources": merged(resources, given(map[string]any{"shm": c.shm})),
+		"sidecars":  c.sidecars, "entrypoint": merged(health, own), "env": merged(c.env, env),
 	}))
 	return nil
 }
