@@ -17,7 +17,7 @@ import (
 
 type jobCmd struct {
 	Slurm      jobSlurmCmd      `cmd:"" help:"Print the script of an array job, for sbatch."`
-	Kubernetes jobKubernetesCmd `cmd:"" help:"Print the objects of an Indexed Job, for kubectl apply."`
+	Kubernetes jobKubernetesCmd `cmd:"" help:"Print an Indexed Job, for kubectl apply."`
 }
 
 // jobFlags are the flags for all kinds of clusters.

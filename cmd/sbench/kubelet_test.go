@@ -284,9 +284,6 @@ func (k *kubeCluster) container(ctx context.Context, pod *corev1.Pod, c corev1.C
 	mounts := []specs.Mount{{Type: "cgroup", Source: "cgroup", Destination: "/sys/fs/cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "rw"}}}
 	for _, m := range c.VolumeMounts {
 		how := []string{"rbind", "rw", "rprivate"}
-		if m.ReadOnly {
-			how[1] = "ro"
-		}
 		if m.MountPropagation != nil {
 			how[2] = map[corev1.MountPropagationMode]string{corev1.MountPropagationBidirectional: "rshared", corev1.MountPropagationHostToContainer: "rslave"}[*m.MountPropagation]
 			if propagation != "rshared" {
@@ -302,13 +299,8 @@ func (k *kubeCluster) container(ctx context.Context, pod *corev1.Pod, c corev1.C
 		spec.Linux.RootfsPropagation = propagation
 		return nil
 	})
-	if s := c.SecurityContext; s.Privileged != nil && *s.Privileged {
+	if *c.SecurityContext.Privileged {
 		options = append(options, oci.WithPrivileged, oci.WithAllDevicesAllowed, oci.WithHostDevices, oci.WithNewPrivileges)
-	} else {
-		options = append(options, oci.WithCapabilities(nil), oci.WithNoNewPrivileges)
-		if s.ReadOnlyRootFilesystem != nil && *s.ReadOnlyRootFilesystem {
-			options = append(options, oci.WithRootFSReadonly())
-		}
 	}
 	if pod.Spec.HostPID {
 		options = append(options, oci.WithHostNamespace(specs.PIDNamespace))

@@ -1,5 +1,5 @@
-// Package kubernetes makes the objects with which Kubernetes runs the shards of a run: an Indexed Job, and
-// a Job that merges the shards. kubectl sends them to a cluster, and follows and ends the Job.
+// Package kubernetes makes the Indexed Job with which Kubernetes runs the shards of a run. kubectl sends it to a
+// cluster, and follows and ends it.
 package kubernetes
 
 import (
@@ -21,7 +21,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -104,7 +103,7 @@ func (j Job) Output() string { return path.Join(resultsDir, j.Name) }
 // KeysName returns the name of the Secret, which the user creates.
 func (j Job) KeysName() string { return j.Name + "-keys" }
 
-// YAML returns two documents: the Job of the shards, and the suspended Job that merges them.
+// YAML returns the Job as a document.
 func (j Job) YAML() ([]byte, error) {
 	// The name of a pod is the Job's name and the index.
 	if problems := validation.IsDNS1035Label(j.Name); len(problems) > 0 || len(j.Name) > 40 {
@@ -118,13 +117,7 @@ func (j Job) YAML() ([]byte, error) {
 	if err := yaml.UnmarshalStrict(text.Bytes(), &job); err != nil {
 		return nil, err
 	}
-	shards, err := yaml.Marshal(job)
-	merge, mergeErr := yaml.Marshal(mergeJob(job))
-	return slices.Concat(shards, []byte("---\n"), merge), errors.Join(err, mergeErr)
-}
-
-func (j Job) meta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: j.Name, Labels: map[string]string{"app.kubernetes.io/name": "sbench", "app.kubernetes.io/instance": j.Name}}
+	return yaml.Marshal(job)
 }
 
 //go:embed job.yaml
@@ -135,7 +128,7 @@ var jobTemplate = template.Must(template.New("job").Funcs(template.FuncMap{
 		text, err := json.Marshal(v)
 		return string(text), err
 	},
-	"command": command, "meta": Job.meta, "dir": path.Dir, "base": path.Base, "join": path.Join,
+	"command": command, "dir": path.Dir, "base": path.Base, "join": path.Join,
 	"shard": func(j Job) []string {
 		return append(slices.Clone(j.Command), "--shard", "auto/"+strconv.Itoa(j.Shards), "--resume")
 	},
@@ -147,30 +140,6 @@ var jobTemplate = template.Must(template.New("job").Funcs(template.FuncMap{
 	"results": func() string { return resultsDir },
 	"private": func() string { return privateDir },
 }).Parse(jobText))
-
-// mergeJob returns the suspended Job that merges the shards of the Job of. Its pod has no privileges on the node.
-func mergeJob(of batchv1.Job) batchv1.Job {
-	pod := of.Spec.Template.Spec.DeepCopy()
-	isResults := func(name string) bool { return name == "results" }
-	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return !isResults(v.Name) })
-	results := path.Join(resultsDir, of.Name)
-	merge := pod.Containers[0]
-	merge.Command, merge.Args, merge.Env, merge.EnvFrom = command([]string{"sbench", "merge", results, "--output-dir", path.Join(results, "merged")}), nil, nil, nil
-	merge.VolumeMounts = slices.DeleteFunc(merge.VolumeMounts, func(m corev1.VolumeMount) bool { return !isResults(m.Name) })
-	merge.SecurityContext = &corev1.SecurityContext{
-		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
-	pod.HostPID, pod.InitContainers, pod.Containers = false, nil, []corev1.Container{merge}
-	return batchv1.Job{
-		TypeMeta: of.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: of.Name + "-merge", Labels: of.Labels},
-		Spec: batchv1.JobSpec{
-			Suspend: new(true), BackoffLimit: new(int32(0)),
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: of.Labels}, Spec: *pod},
-		},
-	}
-}
 
 // command returns a container's command. tini reaps the orphans of containerd's shims, and passes signals on.
 func command(args []string) []string { return append([]string{"tini", "-s", "--"}, args...) }
