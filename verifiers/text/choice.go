@@ -26,8 +26,7 @@ func (c Choice) Judge(text string) Verdict {
 	}
 	read, rule := place(text, c.Pattern, b.pick)
 	named, why, _ := b.read(read)
-	wrong := func(i int) bool { return !slices.Contains(c.Right, i) }
-	if why == "" && slices.ContainsFunc(named, wrong) {
+	if why == "" && slices.ContainsFunc(named, func(i int) bool { return !slices.Contains(c.Right, i) }) {
 		if why = Wrong; len(named) > 1 { // choices that are the same but for their case
 			why = Several
 		}

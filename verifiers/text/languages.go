@@ -4,9 +4,11 @@ import "strings"
 
 // The words around answers in nine languages, as alternatives of regular expressions in which ¦ stands for the
 // answer. Chinese, Japanese and Korean words do not stand apart, and follow.
-const cross = `[❌✗✘✖]` // it denies what it follows
-
-const month = `(?:jan|feb|mar|mär|apr|mai|may|jun|jul|aug|sep|oct|okt|nov|dec|dez)`
+const (
+	cross = `[❌✗✘✖]` // it denies what it follows, and wrong takes back what precedes it
+	wrong = `nope|wrong|incorrect|false|mistaken?|a myth|a misconception|falsch|faux|incorrect[oa]|errad[oa]|sbagliat[oa]`
+	month = `(?:jan|feb|mar|mär|apr|mai|may|jun|jul|aug|sep|oct|okt|nov|dec|dez)`
+)
 
 var (
 	// A noun announces an answer if a colon or a verb follows it.
@@ -27,19 +29,16 @@ var (
 	// because leads to what does not count beside an answer.
 	because = `(?i)(?:[,;]? (?:because|although|though|whereas|weil|obwohl|parce que|puisque|bien que|porque|ya que|aunque|embora|perché|poiché|sebbene)|, ?(?:as|since|while|da|denn|car|pois)) [^.!?]*|(?i: than| als) [^.,;:!?\d]*(?:$|[.,;:!?])`
 
-	// wrong takes back what a sentence has said.
-	wrong = `nope|wrong|incorrect|false|mistaken?|a myth|a misconception|falsch|faux|incorrect[oa]|errad[oa]|sbagliat[oa]`
-
 	// deny denies what its clause says.
 	deny = apart(wrong+`|not|never|cannot|unable|neither|nor|none|\w+n't|no (?:longer|way)|no\W*$|except|confused?|misconception|(?:some|many|most|others|people|sources)(?: people| sources)? (?:might |would )?(?:say|think|believe|claim|assume|guess)|anything|everything|`+
-		`nicht|keine?[rnms]?|niemals|weder|keinesfalls|pas|jamais|aucune?|ni|no (?:es|son|era|fue|está|tiene|hay|puede|\p{L}+ó)|nunca|ninguna?|`+
+		`nicht|keine?[rnms]?|niemals|weder|keinesfalls|pas|jamais|aucune?|ni|no (?:es|sé|son|era|fue|está|tiene|hay|puede|\p{L}+ó)|nunca|ninguna?|`+
 		`não|nem|nenhuma?|non|nessuna?`,
-		cross+`|不|没|沒|错|錯|ない|ません|なく|아니|아닙니다|않|틀렸|틀린`)
+		cross+`|不|没|沒|错|錯|間違|ない|ません|なく|아니|아닙니다|않|틀렸|틀린`)
 
 	// or leaves open what its clause says.
-	or = apart(`or|vs|versus|either|maybe|perhaps|possibly|might|may be|could be|if|unless|torn between|(?:than|at least|at most|up to|between|both|half of|twice|double) ¦|are ¦ and|¦ (?:hundred|thousand|million|billion|dozen)|`+
-		`oder|entweder|vielleicht|ou|soit|peut-être|quizás?|tal vez|talvez|oppure|forse`,
-		`或|可能|也许|也許|要么|要麼|または|もしくは|かもしれ|どちらか|¦か|또는|혹은|수도 있|¦나 |±|¦ (?:o (?-i:\p{Lu})|o \d|o ¦|[<>≤≥] ?[\p{L}\d])|/ ?["']*¦|¦["']* ?/|\?["')]*\s*$`)
+	or = apart(`or|vs|versus|either|whether|maybe|perhaps|possibly|might|may be|could be|if|unless|torn between|(?:than|at least|at most|up to|between|both|half of|twice|double) ¦|are ¦ and|¦ (?:hundred|thousand|million|billion|dozen)|`+
+		`oder|entweder|ob|könnte|vielleicht|ou|soit|peut-être|pourrait|quizás?|tal vez|puede ser|pode ser|talvez|oppure|forse|potrebbe`,
+		`或|可能|也许|也許|要么|要麼|または|もしくは|かもしれ|どちらか|¦か|또는|혹은|수도 있|¦나 |이나 ¦|±|¦ (?:o (?-i:\p{Lu})|o \d|o ¦|[<>≤≥] ?[\p{L}\d])|/ ?["']*¦|¦["']* ?/|\?["')]*\s*$`)
 )
 
 // apart returns an expression for words that stand apart from others, and for any more.

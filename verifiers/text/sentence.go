@@ -19,7 +19,7 @@ const (
 var (
 	marks        = expression(found)
 	sentenceEnd  = expression(`[.!?]["')\]$]*(?:\s+` + cross + `|\s|$)`)
-	abbreviation = expression(`(?i)(?:^|[^\p{L}\d\s/]\s?|\p{L}\s)(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$|\.\.$`)
+	abbreviation = expression(`(?i)(?:^|[^\p{L}\d\s/°]\s?|\p{L}\s)(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$|\.\.$`)
 	clause       = expression(`(?s).+?(?:[,;:!?.](?:\s+` + cross + `|\s|$)|\s(?:-|but|sondern|mais|sino|mas|ma)\s|ではなく|아니라|$)`)
 	aside        = expression(`\([^()]*\)`)
 	denial       = expression(deny)

@@ -16,10 +16,11 @@ type Short struct {
 }
 
 var (
-	// closed is the end of a sentence. other is the first line of a text that is no answer: a sentence of more than two
-	// words, an exclamation, what leads to the next line, a heading, a quotation, an item or an equation.
+	// closed is the end of a sentence. other is the first line of a text that is no answer: an exclamation, what leads
+	// to the next line, a heading, a quotation, an item or an equation. long is a sentence of more than two words.
 	closed = expression(`\p{L}.*[.!?:]["')]*$`)
-	other  = expression(`^(?:[#>|+•*-]|\d+[.)]\s)|=|[!?:]["')]*$|(?:\S\s.*){2}\.["')]*$`)
+	other  = expression(`^(?:[#>|+•*-]|\d+[.)]\s)|=|[!?:]["')]*$`)
+	long   = expression(`(?:\S\s.*){2}\.["')]*$`)
 	bullet = expression(`^(?:[-+•*]|\d+[.)])\s+((?:[^\s:=]*[^\s:=.!?]\s?){1,3})$`) // "- New York"
 	// reply is "yes" or "no" before an explanation.
 	reply = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])"? ?(?:[,.;:!(]|-|because |です|입니다|$)`)
@@ -37,11 +38,13 @@ var (
 func (s Short) Judge(text string) Verdict {
 	read, rule := place(text, s.Pattern, func(lines []string) (string, Rule) {
 		first, before, last := lines[0], lines[len(lines)-2], lines[len(lines)-1]
-		isOpening := len(lines) > 2 && strings.HasSuffix(first, ".") && s.reason(first) != "" // "Let's see."
-		switch {
-		case !isOpening && !other().MatchString(first) && closed().MatchString(last): // "Canberra⏎It was founded in 1913."
+		switch isAnswer := s.reason(first) == ""; {
+		case other().MatchString(first) || !closed().MatchString(last):
+		case isAnswer && s.reason(last) == Wrong && !conclusion().MatchString(last), // "It is Canberra.⏎It was founded in 1913."
+			!long().MatchString(first) && (isAnswer || len(lines) == 2 || !strings.HasSuffix(first, ".")): // but "Let's see."
 			return first, FirstLine
-		case bullet().MatchString(before) && bullet().MatchString(last):
+		}
+		if bullet().MatchString(before) && bullet().MatchString(last) {
 			return bullet().ReplaceAllString(before, "$1") + "; " + bullet().ReplaceAllString(last, "$1"), LastLine
 		}
 		return last, LastLine

@@ -12,7 +12,7 @@ type sentence struct {
 	words []token
 }
 
-// A token is a word or a number. In scripts without spaces each character is a word.
+// A token is a word or a number. In scripts without spaces each character is a word, but for katakana.
 type token struct {
 	text      string // folded, without a particle at its end
 	from, to  int    // in the sentence
@@ -37,7 +37,7 @@ var (
 	// tokenForm is an ordinal; all that can be one number, which is read by value, and what multiplies
 	// it; or a word: "isn't", "well-known", "c++", "h2o", "cm^2".
 	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:-?[√±<>≤≥≠][ (]{0,2})?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?(?: ?‰)?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
-		`[` + spaceless + `]\p{M}*|\p{Hangul}+|` + letter + `*[^\P{L}x-z]\^-?\d+\b|` + letter + `+(?:['-]` + letter + `+)*(?:\+\+|#|\+\B)?`)
+		`[\p{Katakana}ー]+|[` + spaceless + `]\p{M}*|\p{Hangul}+|` + letter + `*[^\P{L}x-z]\^-?\d+\b|` + letter + `+(?:['-]` + letter + `+)*(?:\+\+|#|\+\B)?`)
 )
 
 func wordsOf(s string) []token { return tokenize(plain(clean(s))).words }

@@ -91,9 +91,8 @@ func spoken(text string, of pick) (string, Rule) {
 
 // announced returns what a plain text announces last; "" for nothing.
 func announced(text string) string {
-	const skipped = " \n:\"'>|"
 	for _, m := range slices.Backward(announcement().FindAllStringIndex(text, -1)) {
-		rest := strings.TrimLeft(text[m[1]:], skipped)
+		rest := strings.TrimLeft(text[m[1]:], " \n:\"'>|")
 		if rest == "" || isDenied(strings.TrimRight(text[:m[1]], " \n:=-")) {
 			continue
 		}
