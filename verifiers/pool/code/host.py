@@ -8,7 +8,7 @@ import time
 import types
 
 from codec import Graph, NotPlain
-from judge import CANDIDATE, given, load, written
+from judge import CANDIDATE, Alone, given, load, written
 
 ITEMS, SECONDS = 10000, 3  # most of an iterator
 
@@ -41,7 +41,8 @@ def serve(channel):
         graph = Graph(place, thing, eased)
         question, values = graph.read(channel)
         try:
-            word, *values = answer(thing, question, *values)
+            with Alone():
+                word, *values = answer(thing, question, *values)
         except Exception as e:
             kinds = tuple(k.__name__ for k in type(e).__mro__ if k.__module__ == "builtins")
             own = (type(e).__module__ in ("builtins", "candidate") or kinds[0] != "Exception") and kinds[0] != "ExceptionGroup"

@@ -187,6 +187,24 @@ def define(nodes, space):
             traceback.print_exc()
 
 
+class Alone:
+    """In which the candidate's code runs: a process that it forks ends there, as Python ends one, and does not go on with
+    what follows."""
+
+    def __enter__(self):
+        self.process = os.getpid()
+
+    def __exit__(self, kind, error, _):
+        if os.getpid() == self.process:
+            return
+        code = error.code if isinstance(error, SystemExit) else error
+        if code is error is not None:
+            traceback.print_exc()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code if isinstance(code, int) else code is not None)
+
+
 def load(source, nodes, space):
     """Load the candidate. Return how that ended and, as a text, the line or the name that was missing."""
     define(nodes, space)
@@ -204,7 +222,8 @@ def load(source, nodes, space):
         except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
             return "malformed", str(getattr(e, "lineno", 0))
         try:
-            exec(code, space)
+            with Alone():
+                exec(code, space)
             return "loaded", ""
         except BaseException as e:
             traceback.print_exc()
@@ -341,7 +360,8 @@ def judge(requests, report, channel=None):
         define(ours, space)
     try:
         try:
-            exec(code, space)
+            with Alone():
+                exec(code, space)
         except SystemExit as e:
             if e.code or not left_by_tests(caught()[2]):
                 raise
