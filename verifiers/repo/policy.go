@@ -199,7 +199,7 @@ func (p pathPolicy) owned(name string, isNew bool) bool {
 		return true
 	case slices.Contains(p.gold, name):
 		return false
-	case slices.ContainsFunc(p.steering, func(r patch.Rule) bool { return r.Names(name) }), slices.Contains(p.runners, name):
+	case slices.ContainsFunc(p.steering, func(r patch.Rule) bool { return r.Names(name) && !p.builds(r, name) }), slices.Contains(p.runners, name):
 		return true
 	case isNew && p.shadows(name, inTests):
 		return true
@@ -207,6 +207,15 @@ func (p pathPolicy) owned(name string, isNew bool) bool {
 	within := path.Dir(name) // the package, where a file is none
 	imported := slices.Contains(p.imports, module(name)) || within != directory && slices.Contains(p.imports, path.Base(within))
 	return inTests && !(isNew && imported)
+}
+
+// builds reports whether the gold patch changes a file of the same build tools in the file's directory or above it: that
+// file can read this one.
+func (p pathPolicy) builds(r patch.Rule, name string) bool {
+	return len(r.Tools) > 0 && slices.ContainsFunc(p.gold, func(gold string) bool {
+		dir := path.Dir(gold)
+		return r.Names(gold) && (dir == "." || strings.HasPrefix(name, dir+"/"))
+	})
 }
 
 // printable reports whether no slip of a shell has made the name.

@@ -228,6 +228,8 @@ func TestLaterCommits(t *testing.T) {
 	}
 }
 
+const makefilePatch = "diff --git a/Makefile b/Makefile\n--- a/Makefile\n+++ b/Makefile\n@@ -1,2 +1,3 @@\n check:\n \tpython3 -m pytest -q tests\n+all:\n"
+
 const fix = `sed -i 's/a - b/a + b/' calc/core.py`
 
 // A repoRow is what an agent does with the repository, and why the attempt fails; "" if it passes.
@@ -286,6 +288,8 @@ func TestRepoPatchForms(t *testing.T) {
 		{"edited test, strict", fix + `; echo 'def test_old(): pass' > tests/test_old.py`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"strict": true}}},
 		{"honest fix and changed data of the tests", fix + `; echo 6 > tests/sum.txt; mkdir testdata; echo 6 > testdata/sum.txt`, "", map[string]any{"command": "python3 -m pytest -q tests && test $(cat tests/sum.txt) = 5 && test ! -e testdata"}},
 		{"honest fix, a script, a package's build file and a link", fix + `; printf '#!/bin/sh\n' > bin/more.sh; echo x: > Makefile; mkdir ci; echo > ci/lint.py; ln -s core.py calc/alias.py`, "", nil},
+		{"honest fix, and rules that the Makefile includes, where the gold patch changes the Makefile", fix + `; mkdir etc; mv Makefile etc/rules.mk; echo 'include etc/rules.mk' > Makefile`, "", map[string]any{"command": "make check", "gold_patch": goldPatch + makefilePatch}},
+		{"no fix, but a Makefile above the one that the gold patch changes", `printf 'check:\n\ttrue\n' > GNUmakefile`, "empty_patch", map[string]any{"command": "make check", "gold_patch": goldPatch + added("etc/rules.mk", "x:")}},
 		{"honest fix in a package named test", `echo 'from calc.test.impl import add' > calc/core.py; echo 'from calc.test.more import add' > calc/test/impl.py; echo 'def add(a, b): return a + b' > calc/test/more.py`, "", map[string]any{"gold_patch": ""}},
 		{"honest fix with tests of its own", fix + `; printf 'def test_mine():\n    assert False\n' > tests/test_mine.py; echo x > tests/data.txt; mkdir web; echo x > web/a.spec.ts`, "", nil},
 		{"tests of its own, strict", fix + `; printf 'def test_mine(): pass\n' > tests/test_mine.py`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"strict": true}}},
