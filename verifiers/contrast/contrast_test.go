@@ -386,9 +386,10 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestTexts: a text becomes one that another assertion expects, so that no spelling shows that it has changed.
+// TestTexts: a text becomes one that another assertion expects, as that has it, so that neither spelling nor quotes show
+// that it has changed.
 func TestTexts(t *testing.T) {
-	file := contrast.File{Path: "t.py", Text: "def test_a():\n    assert f(7) == 'seven'\n    assert f(15) == 'fifteen'\n    assert f(1) == ['one']\n"}
+	file := contrast.File{Path: "t.py", Text: "def test_a():\n    assert f(7) == \"seven\"\n    assert f(15) == \"fifteen\"\n    assert f(1) == ['one']\n"}
 	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{file}, contrast.Options{Each: true})
 	must.Do(t, err)
 	var got []string
@@ -398,7 +399,7 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if want := []string{"'fifteen' to 'seven'", "'seven' to 'fifteen'"}; !slices.Equal(got, want) {
+	if want := []string{`"fifteen" to "seven"`, `"seven" to "fifteen"`}; !slices.Equal(got, want) {
 		t.Errorf("changed are %q, want %q", got, want)
 	}
 }

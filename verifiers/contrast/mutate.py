@@ -68,7 +68,7 @@ class File:
             for value in values:
                 self.bound.setdefault(value, []).append(key)
         self.helpers = {n.name for n in ast.walk(self.tree) if isinstance(n, FUNCTIONS)}
-        self.answers = self.expected()
+        self.answers, self.sources = self.expected()
         self.questions = [n for n in ast.walk(self.tree) if self.question(n)]
 
     def span(self, node):
@@ -408,18 +408,18 @@ class File:
             # Where tests expect few answers, as "yes" and "no", a new one would show, and a misspelled word shows anywhere.
             few = self.answers[value] > 1
             alike = [v for v, n in self.answers.items() if n > few and type(v) is type(value) and v != value]
-            alike = [v for v in self.rng.sample(alike, min(8, len(alike))) if letters(v) != letters(value)]
+            alike = [self.sources[v] for v in self.rng.sample(alike, min(8, len(alike))) if letters(v) != letters(value)]
             if alike:
-                return list(map(repr, alike))
+                return alike
         if isinstance(value, (int, float, str, bytes)):
             return self.digits(value, old) if isinstance(value, (int, float)) else self.texts(value, old)
         return {list: ["[0]", "[1]"], tuple: ["(0,)", "(1,)"], dict: ["{0: 1}", "{1: 1}"]}.get(type(value), [])
 
     def expected(self):
-        """How often each int and str is what an equality, or the end of a row, expects."""
+        """How often each int and str is what an equality, or the end of a row, expects, and how each is written."""
         expects = lambda n, by: isinstance(by, ast.Compare) and isinstance(by.ops[0], ast.Eq) or isinstance(by, ast.Call) and called(by) in EQUAL or isinstance(by, ast.Tuple) and n in by.elts[-1:]
-        found = [ast.literal_eval(n) for n, by in self.parents.items() if isinstance(n, (ast.Constant, ast.UnaryOp)) and expects(n, by) and self.plain(n)]
-        return collections.Counter(v for v in found if type(v) in (int, str))
+        found = [(ast.literal_eval(n), self.text(*self.span(n))) for n, by in self.parents.items() if isinstance(n, (ast.Constant, ast.UnaryOp)) and expects(n, by) and self.plain(n)]
+        return collections.Counter(v for v, _ in found if type(v) in (int, str)), {v: text for v, text in found if type(v) in (int, str)}
 
     def digits(self, value, old):
         """One digit of the number changed: the sign, the length and, of an int, the parity stay."""
@@ -456,7 +456,7 @@ class File:
             other.append(old[:i] + self.rng.choice(among.replace(old[i], "")) + old[i + 1:])
         self.rng.shuffle(turned)
         self.rng.shuffle(moved)
-        return moved[:1] + turned + moved[1:] + other + [repr(value + (b"x" if isinstance(value, bytes) else "x"))]
+        return moved[:1] + turned + moved[1:] + other + [old[:quote + 1] + "x" + old[quote + 1:]]
 
     def canary(self):
         """Make every test fail where it ends or, if there is none, the file."""
