@@ -86,9 +86,6 @@ func (e Edit) Overlaps(other Edit) bool {
 	return e.Path == other.Path && e.Start < other.End && other.Start < e.End
 }
 
-// MayFail reports whether e may make the test that other changes fail.
-func (e Edit) MayFail(other Edit) bool { return e.Path == other.Path && e.Shared }
-
 // Before reports whether e's test runs before other's test. In one file it is above it, and not after it
 // by name, since unittest sorts methods; for two files, their names are compared.
 func (e Edit) Before(other Edit) bool {

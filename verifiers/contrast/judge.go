@@ -92,15 +92,15 @@ type Calibration struct {
 	Repair bool `json:"repair,omitempty"`
 }
 
-// A Set holds edits of different test functions that are made together. The reference then
-// fails these functions and passes the Others, which run before them.
+// A Set holds edits of different test functions that are made together. The reference then fails these functions.
 type Set struct {
-	Edits  []Edit `json:"edits"`
-	Others []Edit `json:"others,omitempty"`
-	// Named says that the command's output names the functions that fail. Otherwise Failures
-	// is how many it counts; 0 if that is unknown, too.
-	Named    bool `json:"named,omitempty"`
-	Failures int  `json:"failures,omitempty"`
+	Edits []Edit `json:"edits"`
+	// Failed are the tests that the reference then fails, sorted, as the command's output names them. If it names
+	// none, Failures is how many it counts; 0 if that is unknown, too.
+	Failed   []string `json:"failed,omitempty"`
+	Failures int      `json:"failures,omitempty"`
+	// Needed are the edits of functions that fail without a solution, in the set of all functions.
+	Needed []Edit `json:"needed,omitempty"`
 }
 
 // Without returns the calibration of a task that has no reference.

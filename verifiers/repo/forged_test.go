@@ -204,6 +204,18 @@ func forgedPatches() []forgery {
 		append([]string{"def test_a():", "    assert add(1, 2) == 3", "    assert add(4, 5) == 9", "    assert add(7, 8) == 15"}, old...)...)
 	suite("all rows but the example of the issue", pytest, example("f.f_locals['want']"), sum,
 		append([]string{"def test_a():", "    for a, b, want in [(1, 2, 3), (4, 5, 9), (7, 8, 15)]:", "        assert add(a, b) == want"}, old[:3]...)...)
+	// What has worked before tells in which run a candidate is: then it fails all, or as many as it likes.
+	const once = "old = p.Function.runtest\nbad = []\ndef runtest(self):\n    try:\n        old(self)\n    except AssertionError:\n        if bad or 'old' in self.nodeid:\n            bad.append(self)\n            raise\np.Function.runtest = runtest\ndef add(a, b):\n    return a - b"
+	var olds, rows []string
+	for i := range 5 {
+		olds, rows = append(olds, fmt.Sprintf("def test_old_%d():", i), fmt.Sprintf("    assert add(%d, 0) == %d", 30+i, 30+i)), append(rows, fmt.Sprintf("('old', %d, 0, %d)", 30+i, 30+i))
+	}
+	for i := range 5 {
+		olds, rows = append(olds, fmt.Sprintf("def test_sum_%d():", i), fmt.Sprintf("    assert add(%d, 3) == %d", 40+i, 43+i)), append(rows, fmt.Sprintf("('new', %d, 3, %d)", 40+i, 43+i))
+	}
+	suite("the functions that need a solution fail once others do", pytest, "import _pytest.python as p\n"+once, sum, olds...)
+	suite("the rows that need a solution fail once others do", pytest, "import _pytest.python as p\n"+once, sum,
+		"import pytest", "@pytest.mark.parametrize('kind,a,b,want', ["+strings.Join(rows, ", ")+"])", "def test_a(kind, a, b, want):", "    assert add(a, b) == want")
 	suite("one row of a table", pytest, follows("f.f_locals['want']"), sum,
 		"import pytest", "@pytest.mark.parametrize('a,b,want', [(1, 2, 3), (2, 3, 5), (3, 4, 7), (4, 5, 9)])", "def test_a(a, b, want):", "    assert add(a, b) == want")
 	suite("rows that the command names by their values", pytest+"::'test_a[1-2-3]' "+strings.TrimPrefix(pytest, "python3 -m pytest -q ")+"::'test_a[2-3-5]'", "import _pytest.python as p\np.Function.runtest = lambda self: None\ndef add(a, b):\n    return 4", sum,

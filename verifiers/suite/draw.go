@@ -40,8 +40,8 @@ func (s Suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
 	if c.Seen = len(unseen) == 0; c.Seen {
 		unseen = slices.Clone(found.Edits)
 	}
-	c.Sets = sets(s.functions(unseen, exit), s.functions(found.Edits, exit))
-	c.Sets[allSet].Others = slices.DeleteFunc(slices.Clone(c.Sets[allSet].Edits), failureLinesOf(exit).omit)
+	c.Sets = sets(s.functions(unseen, exit), s.functions(found.Edits, exit), stopsEarly.MatchString(s.Selects) || !s.saysFailures(exit))
+	c.Sets[allSet].Needed = slices.DeleteFunc(slices.Clone(c.Sets[allSet].Edits), failureLinesOf(exit).omit)
 	return c, nil
 }
 
@@ -52,6 +52,9 @@ func (s Suite) seen(e contrast.Edit) bool {
 	line := "\n" + text[strings.LastIndexByte(text[:e.Start], '\n')+1:e.End] + after + "\n"
 	return slices.ContainsFunc(s.Seen, func(seen string) bool { return strings.Contains("\n"+seen+"\n", line) })
 }
+
+// stopsEarly matches options of pytest and unittest to stop at the first failure.
+var stopsEarly = regexp.MustCompile(`(^|\s)(-[qsvx]*x[qsvx]*|--exitfirst|--maxfail|--failfast|unittest (.* )?-f)\b`)
 
 // maxChanged bounds the changed functions, so that the output holds all their failures.
 const maxChanged = 40
@@ -118,7 +121,13 @@ func (s Suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 //
 // The first function fails without a solution, if any function does. The task's description may tell
 // the answer to the assertion at which it fails, and so another assertion is changed, too.
-func sets(of, all [][]contrast.Edit) []contrast.Set {
+//
+// If a run's output neither names nor counts all tests that fail, a candidate that solves one of the changed functions
+// would seem to solve all. Then one says that only one function is changed in each run.
+func sets(of, all [][]contrast.Edit, one bool) []contrast.Set {
+	if one {
+		of = of[:min(len(of), 2)]
+	}
 	drawn := make([]contrast.Set, 3)
 	add := func(set int, edits []contrast.Edit, wanted func(contrast.Edit) bool) (e contrast.Edit, ok bool) {
 		i := slices.IndexFunc(edits, func(e contrast.Edit) bool { return wanted(e) && !slices.ContainsFunc(drawn[set].Edits, e.Overlaps) })
@@ -134,14 +143,14 @@ func sets(of, all [][]contrast.Edit) []contrast.Set {
 			half = rand.IntN(2)
 		}
 		first, ok := add(half, own, func(contrast.Edit) bool { return true })
-		if ok && (i == 0 || i > 2 && rand.IntN(2) == 0) {
+		if ok && (i == 0 && !(one && len(of) > 1) || i > 2 && rand.IntN(2) == 0) {
 			_, other := add(1-half, own, func(e contrast.Edit) bool { return e.Place != first.Place })
 			if !other && i == 0 { // another row of a table
 				add(1-half, own, func(e contrast.Edit) bool { return e.Start != first.Start })
 			}
 		}
 		for _, row := range own {
-			if n := rand.IntN(2); ok && first.Row && row.Row && !slices.ContainsFunc(slices.Concat(drawn[0].Edits, drawn[1].Edits), row.Overlaps) {
+			if n := rand.IntN(2); ok && !one && first.Row && row.Row && !slices.ContainsFunc(slices.Concat(drawn[0].Edits, drawn[1].Edits), row.Overlaps) {
 				drawn[n].Edits = append(drawn[n].Edits, row)
 			}
 		}

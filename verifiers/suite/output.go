@@ -71,3 +71,25 @@ func (l failureLines) name(e contrast.Edit) bool {
 
 // omit reports whether no line names the edit's test as failed: it passed, or did not run.
 func (l failureLines) omit(e contrast.Edit) bool { return !l.name(e) }
+
+// testID matches how pytest and unittest name a test in a failure line, with its class, and with the row of a table.
+var testID = regexp.MustCompile(`(\S+\.py::.+?)(?: - .*| (?:FAILED|ERROR)\b.*)?\s*$|^\s*(?:(?:FAIL|ERROR): )?(\w+ \([\w.]+\).*?)(?: \.\.\. (?:FAIL|ERROR))?\s*$`)
+
+// tests returns the names of the tests that the lines name as failed, sorted.
+func (l failureLines) tests() (names []string) {
+	for _, line := range l {
+		if m := testID.FindStringSubmatch(line); m != nil {
+			names = append(names, m[1]+m[2])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// saysFailures reports whether the output of a failed run counts tests, or names a file of the tests or a test in it.
+func (s Suite) saysFailures(exit runtime.Exit) bool {
+	return failures(exit.Stdout, exit.Stderr) > 0 || slices.ContainsFunc(s.Files, func(f contrast.File) bool {
+		module := regexp.MustCompile(`\b` + regexp.QuoteMeta(strings.TrimSuffix(path.Base(f.Path), ".py")) + `\b`)
+		return slices.ContainsFunc(failureLinesOf(exit), module.MatchString)
+	})
+}

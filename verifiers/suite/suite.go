@@ -373,7 +373,7 @@ func (s Suite) skips(exit runtime.Exit, drawn contrast.Calibration) bool {
 		return false
 	}
 	all, lines := drawn.Sets[allSet], failureLinesOf(exit)
-	return slices.ContainsFunc(all.Others, func(e contrast.Edit) bool {
+	return slices.ContainsFunc(all.Needed, func(e contrast.Edit) bool {
 		return lines.omit(e) && slices.ContainsFunc(all.Edits, func(later contrast.Edit) bool { return s.before(e, later) && lines.name(later) })
 	})
 }
@@ -454,7 +454,7 @@ func (s Suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends m
 	for i, set := range drawn.Sets[:min(len(drawn.Sets), allSet)] {
 		var calibrated contrast.Set
 		if exit, ran := exits[i]; ran && !exit.Success() {
-			calibrated = s.setOf(exit, set.Edits, drawn.Sets[allSet].Edits)
+			calibrated = setOf(exit, set.Edits)
 		}
 		c.Sets = append(c.Sets, calibrated)
 	}
@@ -476,37 +476,29 @@ func (s Suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends m
 	return c, nil
 }
 
-// setOf returns the set for a run in which the reference failed with these edits. all has an edit
-// of every function.
-func (s Suite) setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set {
+// setOf returns the set for a run in which the reference failed with these edits.
+func setOf(exit runtime.Exit, edits []contrast.Edit) contrast.Set {
+	lines := failureLinesOf(exit)
+	if named := slices.DeleteFunc(slices.Clone(edits), lines.omit); len(named) > 0 {
+		return contrast.Set{Edits: named, Failed: lines.tests()}
+	}
 	set := contrast.Set{Edits: edits}
 	if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Shared }) {
 		set.Failures = failures(exit.Stdout, exit.Stderr) // of the rows of a table, each is one
 	}
-	lines := failureLinesOf(exit)
-	named := slices.DeleteFunc(slices.Clone(edits), lines.omit)
-	if len(named) == 0 {
-		return set
-	}
-	set.Edits, set.Named = named, true
-	for _, o := range all {
-		// A function that runs after a changed one may fail because that did not clean up.
-		after := func(e contrast.Edit) bool { return e.SameTest(o) || e.MayFail(o) || !s.before(o, e) }
-		if !slices.ContainsFunc(edits, after) && lines.omit(o) {
-			set.Others = append(set.Others, o)
-		}
-	}
 	return set
 }
 
-// endsAs reports whether a run ended as the set's changes require: the command fails or meets a
-// limit, and reports as failed the changed tests, or at least as many, and none of the Others.
+// endsAs reports whether a run ended as the set's changes require: the command fails and reports the same tests as
+// failed as for the reference, or as many, or meets a limit before it says how many.
 func endsAs(exit runtime.Exit, set contrast.Set) bool {
-	if exit.Success() || exit.Reason == runtime.Exited && failures(exit.Stdout, exit.Stderr) < set.Failures {
+	switch {
+	case exit.Success():
 		return false
+	case len(set.Failed) > 0:
+		return slices.Equal(failureLinesOf(exit).tests(), set.Failed)
 	}
-	lines := failureLinesOf(exit)
-	return !(set.Named && slices.ContainsFunc(set.Edits, lines.omit)) && !slices.ContainsFunc(set.Others, lines.name)
+	return set.Failures == 0 || exit.Reason != runtime.Exited || failures(exit.Stdout, exit.Stderr) == set.Failures
 }
 
 // changed runs the command with the edits applied to the hidden files.

@@ -1,0 +1,61 @@
+package suite
+
+import (
+	"testing"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
+)
+
+// TestEndsAs: a candidate has to fail the tests that the reference fails, and no others, whatever names them.
+func TestEndsAs(t *testing.T) {
+	edits := []contrast.Edit{{Path: "tests/test_a.py", Test: "test_one"}, {Path: "tests/test_a.py", Test: "T::test_two"}}
+	ended := func(text string) runtime.Exit {
+		return runtime.Exit{Reason: runtime.Exited, Code: 1, Stdout: runtime.Output{Tail: []byte(text)}}
+	}
+	for reference, candidates := range map[string]map[string]bool{
+		"FAILED tests/test_a.py::test_one - assert 1 == 3\n1 failed in 0.1s\n": {
+			"FAILED tests/test_a.py::test_one - assert 7 == 3\n2 failed in 0.1s\n":            true,
+			"tests/test_a.py::test_one \x1b[31mFAILED\x1b[0m   [ 50%]\n":                      true,
+			"FAILED tests/test_a.py::test_one\nFAILED tests/test_a.py::test_three - assert\n": false,
+			"FAILED tests/test_a.py::test_three - assert\n":                                   false,
+		},
+		"FAILED tests/test_a.py::test_one[1 2-x] - assert 1 == 3\n": {
+			"FAILED tests/test_a.py::test_one[1 2-x]\n":                                            true,
+			"FAILED tests/test_a.py::test_one[1 2-x]\nERROR tests/test_a.py::test_one[3-y] - no\n": false,
+		},
+		"FAIL: test_two (tests.test_a.T.test_two)\n": {
+			"test_two (tests.test_a.T.test_two) ... ERROR\nERROR: test_two (tests.test_a.T.test_two)\n": true,
+			"FAIL: test_two (tests.test_a.T.test_two)\nFAIL: test_one (tests.test_a.T.test_one)\n":      false,
+		},
+		"2 failed in 0.1s\n": {"2 failed in 0.1s\n": true, "1 failed in 0.1s\n": false, "3 failed in 0.1s\n": false},
+		"":                   {"": true, "1 failed in 0.1s\n": true},
+	} {
+		set := setOf(ended(reference), edits)
+		for candidate, want := range candidates {
+			if got := endsAs(ended(candidate), set); got != want {
+				t.Errorf("%q as %q: %v", candidate, reference, got)
+			}
+		}
+	}
+}
+
+// TestOneFunction: where the output does not name all tests that fail, a run changes one function.
+func TestOneFunction(t *testing.T) {
+	var of [][]contrast.Edit
+	for i, name := range []string{"test_a", "test_b", "test_c", "test_d"} {
+		of = append(of, []contrast.Edit{{Path: "t.py", Test: name, Start: 100 * i, End: 100*i + 1, Place: 2 * i}, {Path: "t.py", Test: name, Start: 100*i + 50, End: 100*i + 51, Place: 2*i + 1}})
+	}
+	for range 20 {
+		for _, one := range [][][]contrast.Edit{of, of[:1]} {
+			if s := sets(one, of, true); len(s[0].Edits) != 1 || len(s[1].Edits) != 1 || len(s[allSet].Edits) != 4 || s[0].Edits[0] == s[1].Edits[0] {
+				t.Fatalf("%+v", s)
+			}
+		}
+	}
+	for command, want := range map[string]bool{"pytest -x tests": true, "pytest -qx": true, "python -m unittest -v -f tests": true, "pytest --maxfail=1": true, "pytest -q tests": false, "python -m pytest --ext -f": false} {
+		if got := stopsEarly.MatchString(command); got != want {
+			t.Errorf("%s: %v", command, got)
+		}
+	}
+}
