@@ -10,17 +10,16 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A Measure is a number that attempts have.
-type Measure struct {
-	Name  string
-	Chart string                // title of its histogram; "" has none
-	Write func(float64) string  // formats a value with its unit
-	Of    func(Attempt) float64 // negative if unknown
-	In    func(*Distributions) *stat.Distribution
+// A measure is a number that attempts have.
+type measure struct {
+	name  string
+	write func(float64) string  // formats a value with its unit
+	of    func(Attempt) float64 // negative if unknown
+	in    func(*Distributions) *stat.Distribution
 }
 
-// Measures returns all measures, in the order to show them.
-func Measures() []Measure {
+// measures returns all measures, in the order to show them.
+func measures() []measure {
 	tokens := func(count func(proxy.Usage) int64) func(Attempt) float64 {
 		return func(a Attempt) float64 {
 			if a.Tokens == nil {
@@ -29,16 +28,16 @@ func Measures() []Measure {
 			return float64(count(*a.Tokens))
 		}
 	}
-	return []Measure{
-		{"time, producer", "Time of the producer", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Producer) }, func(d *Distributions) *stat.Distribution { return &d.Producer }},
-		{"time, verifier", "Time of the verifier", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Verifier) }, func(d *Distributions) *stat.Distribution { return &d.Verifier }},
-		{"time, total", "", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Total) }, func(d *Distributions) *stat.Distribution { return &d.Total }},
-		{"tokens, input", "Tokens read", Many, tokens(func(t proxy.Usage) int64 { return t.Input }), func(d *Distributions) *stat.Distribution { return &d.Input }},
-		{"tokens, cached", "of them cached", Many, tokens(func(t proxy.Usage) int64 { return t.Cached }), func(d *Distributions) *stat.Distribution { return &d.Cached }},
-		{"tokens, output", "Tokens written", Many, tokens(func(t proxy.Usage) int64 { return t.Output }), func(d *Distributions) *stat.Distribution { return &d.Output }},
-		{"tokens, reasoning", "", Many, tokens(func(t proxy.Usage) int64 { return t.Reasoning }), func(d *Distributions) *stat.Distribution { return &d.Reasoning }},
-		{"cost", "Cost", Dollars, func(a Attempt) float64 { return unknownIfZero(a.Cost) }, func(d *Distributions) *stat.Distribution { return &d.Cost }},
-		{"peak memory", "Peak memory", Bytes, func(a Attempt) float64 { return unknownIfZero(float64(a.PeakMemory)) }, func(d *Distributions) *stat.Distribution { return &d.PeakMemory }},
+	return []measure{
+		{"time, producer", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Producer) }, func(d *Distributions) *stat.Distribution { return &d.Producer }},
+		{"time, verifier", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Verifier) }, func(d *Distributions) *stat.Distribution { return &d.Verifier }},
+		{"time, total", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Total) }, func(d *Distributions) *stat.Distribution { return &d.Total }},
+		{"tokens, input", Many, tokens(func(t proxy.Usage) int64 { return t.Input }), func(d *Distributions) *stat.Distribution { return &d.Input }},
+		{"tokens, cached", Many, tokens(func(t proxy.Usage) int64 { return t.Cached }), func(d *Distributions) *stat.Distribution { return &d.Cached }},
+		{"tokens, output", Many, tokens(func(t proxy.Usage) int64 { return t.Output }), func(d *Distributions) *stat.Distribution { return &d.Output }},
+		{"tokens, reasoning", Many, tokens(func(t proxy.Usage) int64 { return t.Reasoning }), func(d *Distributions) *stat.Distribution { return &d.Reasoning }},
+		{"cost", Dollars, func(a Attempt) float64 { return unknownIfZero(a.Cost) }, func(d *Distributions) *stat.Distribution { return &d.Cost }},
+		{"peak memory", Bytes, func(a Attempt) float64 { return unknownIfZero(float64(a.PeakMemory)) }, func(d *Distributions) *stat.Distribution { return &d.PeakMemory }},
 	}
 }
 
@@ -52,16 +51,31 @@ func unknownIfZero(v float64) float64 {
 
 // distributions leaves out errors and unknown values.
 func distributions(attempts []Attempt) (d Distributions) {
-	for _, m := range Measures() {
+	for _, m := range measures() {
 		var values []float64
 		for _, a := range attempts {
-			if v := m.Of(a); v >= 0 && a.Status != record.Error {
+			if v := m.of(a); v >= 0 && a.Status != record.Error {
 				values = append(values, v)
 			}
 		}
-		*m.In(&d) = stat.Describe(values)
+		*m.in(&d) = stat.Describe(values)
 	}
 	return d
+}
+
+// Rows returns the rows of a table of distributions, with the heads of [MeasureHeads].
+func (d Distributions) Rows() (rows [][]any) {
+	for _, m := range measures() {
+		if of := m.in(&d); of.Count > 0 {
+			rows = append(rows, []any{m.name, of.Count, m.write(of.Min), m.write(of.P10), m.write(of.P50), m.write(of.P90), m.write(of.Max), m.write(of.Mean)})
+		}
+	}
+	return rows
+}
+
+// MeasureHeads returns the heads of [Distributions.Rows].
+func MeasureHeads() []string {
+	return []string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}
 }
 
 // Percent formats a share as a percentage, nil as "–".

@@ -118,7 +118,7 @@ var body = sync.OnceValue(func() *template.Template {
 		"percent": report.Percent, "between": report.Between, "seconds": report.Seconds, "bytes": func(n float64) string { return report.Bytes(n) },
 		"many": func(n int64) string { return report.Many(float64(n)) }, "name": report.NameOr, "points": report.Points, "ref": func(v float64) *float64 { return &v },
 		"plain": func(s string) string { return report.Visible(s, 120) }, "short": func(s string) string { return report.Visible(s, 44) }, "long": func(s string) string { return report.Visible(s, 400) }, "letter": report.Letter,
-		"pc": pc, "of": func(part, whole float64) string { return pc(part / whole) }, "span": spanOf, "term": term, "groups": func(key string, list []report.Group) groupsView { return groupsView{key, list} },
+		"pc": pc, "of": func(part, whole float64) string { return pc(part / whole) }, "span": spanOf, "term": term, "measureHeads": report.MeasureHeads, "groups": func(key string, list []report.Group) groupsView { return groupsView{key, list} },
 	}).ParseFS(assets, "assets/*.html"))
 })
 

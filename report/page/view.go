@@ -41,7 +41,6 @@ type runView struct {
 	Parts      []part
 	First      int // row of the first attempt
 	MostFailed int // the largest Count of Outcomes
-	Measures   []histogram
 	Took       string
 }
 
@@ -83,7 +82,7 @@ func (p Page) view() view {
 	var titles []string
 	first := 0
 	for i, run := range r.Runs {
-		v.Runs = append(v.Runs, newRun(i, run, p.Sources[i], first))
+		v.Runs = append(v.Runs, newRun(i, run, first))
 		v.Runs[i].Several = len(r.Runs) > 1
 		first += len(p.Sources[i].Attempts)
 		if i < 4 {
@@ -141,8 +140,8 @@ func (p Page) matrix() (rows []matrixRow, more int) {
 	return rows, 0
 }
 
-func newRun(index int, r report.Run, s *report.Source, first int) runView {
-	v := runView{Run: r, Index: index, First: first, Measures: histograms(s.Attempts)}
+func newRun(index int, r report.Run, first int) runView {
+	v := runView{Run: r, Index: index, First: first}
 	at, all := 0.0, float64(r.Counts.Attempts)
 	for _, p := range []part{
 		{Status: "passed", Count: r.Counts.Passed}, {Status: "failed", Count: r.Counts.Failed},

@@ -81,19 +81,11 @@ func ofRun(r report.Run) section {
 	if len(r.ByCategory) > 1 {
 		s.tables = append(s.tables, groupTable("category", r.ByCategory))
 	}
-	measures := table{heads: []string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}}
-	for _, m := range report.Measures() {
-		if d := m.In(&r.Distributions); d.Count > 0 {
-			measures.rows = append(measures.rows, []any{
-				m.Name, d.Count, m.Write(d.Min), m.Write(d.P10), m.Write(d.P50), m.Write(d.P90), m.Write(d.Max), m.Write(d.Mean),
-			})
-		}
-	}
 	s.details = []table{
 		tableOf([]string{"not passed", "attempt", "status", "reason", "message"}, r.NotPassed, func(u report.Unpassed) []any {
 			return []any{name(u.TaskID), u.Attempt, u.Status, name(u.Reason), words(u.Message)}
 		}),
-		measures,
+		{heads: report.MeasureHeads(), rows: r.Distributions.Rows()},
 		tableOf([]string{"slowest", "attempt", "time", "producer", "verifier", "status"}, r.Slowest, func(s report.Slow) []any {
 			return []any{name(s.TaskID), s.Attempt, report.Seconds(s.Total), report.Seconds(s.Producer), report.Seconds(s.Verifier), s.Status}
 		}),
