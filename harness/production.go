@@ -242,12 +242,24 @@ func inTheWay(err error) bool {
 func (r Request) services() (all []service.Service) {
 	env := r.Task.Environment
 	if args, ready := env.Entrypoint.Of(r.Image.Entrypoint, r.Image.Health); args != nil {
-		all = append(all, service.Service{Args: args, Ready: ready, Wait: cmp.Or(env.Entrypoint.Timeout, r.Image.HealthWait)})
+		all = append(all, service.Service{Args: args, Ready: ready, Wait: cmp.Or(env.Entrypoint.Timeout, r.Image.HealthWait), User: r.entrypointUser()})
 	}
 	if !env.Prepare.IsZero() {
 		all = append(all, service.Service{Args: env.Prepare.Args(), Once: true})
 	}
 	return all
+}
+
+// entrypointUser returns the user of the image's entry point if the harness has another one and the task has the
+// capabilities to change users; "" otherwise.
+func (r Request) entrypointUser() string {
+	env := r.Task.Environment
+	for _, needed := range []string{"CAP_CHOWN", "CAP_SETGID", "CAP_SETUID"} {
+		if env.HarnessUser == "" || !slices.Contains(env.Capabilities, needed) {
+			return ""
+		}
+	}
+	return cmp.Or(env.User, r.Image.User, "root")
 }
 
 func (r Request) taskPath(taskFile string) string {

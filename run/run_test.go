@@ -166,12 +166,16 @@ type engine struct {
 	mu     sync.Mutex
 	n      int
 	last   runtime.Config
+	agents runtime.Config // of the last sandbox of a harness
 }
 
 func (e *engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	e.mu.Lock()
 	e.n++
 	e.last = cfg
+	if cfg.Name == harness.SandboxName {
+		e.agents = cfg
+	}
 	err := e.broken[e.n]
 	e.mu.Unlock()
 	if err != nil {
@@ -392,6 +396,22 @@ func TestTesterBoundsTheTask(t *testing.T) {
 	ran(t, cfg)
 	if got := e.last.Limits; got.Memory != 1<<28 || got.Pids != 10 || got.CPUs != 0.5 || got.ShmBytes != 2<<20 {
 		t.Errorf("limits %+v", got)
+	}
+}
+
+// TestEntrypointUser: the image's entry point runs as the image's user, or the task's, if the harness has another one and the
+// task has what that takes.
+func TestEntrypointUser(t *testing.T) {
+	for more, want := range map[string]string{
+		`, "harness_user": "agent", "capabilities": "packages"`:                  "agent [root]",
+		`, "harness_user": "agent", "capabilities": "packages", "user": "owner"`: "agent [owner]",
+		`, "harness_user": "agent", "capabilities": ["SETUID"]`:                  "agent []",
+		`, "user": "owner", "capabilities": "packages"`:                          "owner []",
+	} {
+		cfg, e := config(t, row("x", "do it right", `, "entrypoint": {"command": ["serve"]}`+more))
+		cfg.Tester.Runtime.AllowCapabilities = true
+		_, _ = runs(t.Context(), cfg) // nothing starts services in a fake sandbox
+		must.Equal(t, want, fmt.Sprint(e.agents.User, " ", e.agents.Become))
 	}
 }
 

@@ -191,6 +191,9 @@ type Config struct {
 	Env     []string // NAME=value; overrides the image's
 	Workdir string   // absolute; "" means the image's
 	User    string   // uid[:gid] or names; "" means the image's
+	// Become are users, as in User. If there are any, processes start as root, for a program of sbench's that becomes
+	// User or one of them: it finds their ids in the variable UsersVariable.
+	Become  []string
 	Network *Network // nil means a loopback interface on which sbench does not listen
 	// NetworkOf is a sandbox of the same engine. The new sandbox shares its network namespace, the
 	// UNIX sockets in its files, except below ReadOnly and mounts of the new sandbox, and, where it
@@ -201,6 +204,9 @@ type Config struct {
 
 	Observer Observer // of the sandbox's processes; nil for none
 }
+
+// UsersVariable holds the users of Config.Become, and Config.User as "", as a JSON object of passwd.User.
+const UsersVariable = "SBENCH_USERS"
 
 // A Network describes sbench's sockets on a sandbox's loopback interface. The sandbox has no
 // other interface and no route, so it can reach only these sockets. The zero Network has

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -46,7 +47,8 @@ type enclosure struct {
 	ids    sandboxIDs
 	netns  *netns.Namespace
 	user   passwd.User
-	cgroup string // absolute within the hierarchies
+	users  map[string]passwd.User // of Config.Become, and the sandbox's user as ""
+	cgroup string                 // absolute within the hierarchies
 	group  limits.Group
 	tmpfs  tmpfsFiles
 }
@@ -61,10 +63,7 @@ func (n *enclosure) build(ctx context.Context) error {
 	if err := n.makeRoot(ctx); err != nil {
 		return err
 	}
-	if n.user, err = n.lookup(ctx); err != nil {
-		return err
-	}
-	if err := n.ids.check(n.user); err != nil {
+	if err := n.lookup(ctx); err != nil {
 		return err
 	}
 	if err := n.root.Chown(n.user.UID, n.user.GID); err != nil {
@@ -170,19 +169,28 @@ func (n *enclosure) layersOf(sandbox runtime.Sandbox) ([]string, error) {
 	return other.root.Layers(), nil
 }
 
-// lookup finds the sandbox's user in the files of the image, without UpperDir.
-func (n *enclosure) lookup(ctx context.Context) (user passwd.User, err error) {
+// lookup finds the sandbox's users in the files of the image, without UpperDir.
+func (n *enclosure) lookup(ctx context.Context) (err error) {
 	at := n.root.Root()
 	if image := n.cfg.Image; image.UpperDir != "" {
 		image.UpperDir = ""
 		v, err := n.engine.View(ctx, image)
 		if err != nil {
-			return user, err
+			return err
 		}
 		defer func() { err = errors.Join(err, v.Close()) }()
 		at = v.Root().Name()
 	}
-	return passwd.Lookup(at, cmp.Or(n.cfg.User, n.cfg.Image.User))
+	n.users = map[string]passwd.User{}
+	for _, name := range append([]string{""}, n.cfg.Become...) {
+		u, err := passwd.Lookup(at, cmp.Or(name, n.cfg.User, n.cfg.Image.User))
+		if err = errors.Join(err, n.ids.check(u)); err != nil {
+			return err
+		}
+		n.users[name] = u
+	}
+	n.user = n.users[""]
+	return nil
 }
 
 // makeNetwork makes the network namespace, unless it is shared, and hands out the sockets in it.
@@ -243,9 +251,16 @@ func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	user, env := specs.User{UID: n.user.UID, GID: n.user.GID, AdditionalGids: n.user.Groups}, n.environment(p.Env)
+	if len(n.cfg.Become) > 0 {
+		ids, err := json.Marshal(n.users)
+		if err != nil {
+			return nil, err
+		}
+		user, env = specs.User{}, append(env, runtime.UsersVariable+"="+string(ids))
+	}
 	c := oci.Config{
-		Rootfs: n.root.Root(), Args: p.Args, Env: n.environment(p.Env), Cwd: cmp.Or(p.Dir, n.workdir()),
-		User:    specs.User{UID: n.user.UID, GID: n.user.GID, AdditionalGids: n.user.Groups},
+		Rootfs: n.root.Root(), Args: p.Args, Env: env, Cwd: cmp.Or(p.Dir, n.workdir()), User: user,
 		Network: n.netns.Path(), SharedMemory: n.cfg.Limits.ShmBytes, ReadOnly: n.cfg.ReadOnly,
 		Capabilities: n.cfg.Capabilities, IsolatedProcesses: n.cfg.IsolateProcesses,
 		OwnFilters: platform.AllowSeccomp, Netlink: platform.AllowNetlink,

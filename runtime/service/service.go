@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/passwd"
 	"github.com/securebench/sbench/runtime/proc"
 )
 
@@ -38,6 +39,8 @@ type Service struct {
 	Ready []string      `json:"ready"` // succeeds as soon as the service can be used; without one, the service is ready when it has settled
 	Wait  time.Duration `json:"wait"`  // until it is ready; 0 means a minute
 	Once  bool          `json:"once"`  // it has to end, with success, before what follows starts
+	// User, as in runtime.Config, takes CAP_SETUID, CAP_SETGID and CAP_CHOWN in the sandbox; "" is the sandbox's user.
+	User string `json:"user"`
 }
 
 // servicesVariable holds the services until with-services has read them.
@@ -54,6 +57,11 @@ func Beside(services []Service, args []string, cfg *runtime.Config) ([]string, e
 	own, err := mount(program)
 	if err != nil {
 		return nil, err
+	}
+	for _, s := range services {
+		if s.User != "" {
+			cfg.Become = append(slices.Clip(cfg.Become), s.User)
+		}
 	}
 	text, err := json.Marshal(services)
 	cfg.Env = append(slices.Clone(cfg.Env), servicesVariable+"="+string(text))
@@ -80,11 +88,17 @@ func start(args []string) error {
 	if err := json.Unmarshal([]byte(os.Getenv(servicesVariable)), &services); err != nil {
 		return err
 	}
-	if err := os.Unsetenv(servicesVariable); err != nil {
+	var all users
+	if text := os.Getenv(runtime.UsersVariable); text != "" {
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(os.Unsetenv(servicesVariable), os.Unsetenv(runtime.UsersVariable)); err != nil {
 		return err
 	}
 	for _, s := range services {
-		if err := s.start(); err != nil {
+		if err := s.start(all); err != nil {
 			return err
 		}
 	}
@@ -92,17 +106,43 @@ func start(args []string) error {
 		return awaitChildren()
 	}
 	found, err := exec.LookPath(args[0])
-	if err != nil {
+	if err = errors.Join(err, all.becomeOwn()); err != nil {
 		return err
 	}
 	return syscall.Exec(found, args, os.Environ())
 }
 
-// command returns the command that args are, hidden.
-func command(args []string) *exec.Cmd {
+// users are those that this process can become, if it is to become any.
+type users map[string]passwd.User
+
+// becomeOwn makes this process, and its input and output, the sandbox's user's.
+func (all users) becomeOwn() error {
+	u, ok := all[""]
+	if !ok {
+		return nil
+	}
+	var groups []int
+	for _, g := range u.Groups {
+		groups = append(groups, int(g))
+	}
+	uid, gid := int(u.UID), int(u.GID)
+	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		_ = f.Chown(uid, gid) // it may be the host's /dev/null
+	}
+	return errors.Join(syscall.Setgroups(groups), syscall.Setgid(gid), syscall.Setuid(uid))
+}
+
+// command returns the command that args are, hidden, as the user.
+func (all users) command(name string, args []string) *exec.Cmd {
 	args, env := HideCommand(args)
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), env...), &syscall.SysProcAttr{}
+	if u, ok := all[name]; ok {
+		if os.Getenv("HOME") == all[""].Home { // the image gives none
+			cmd.Env = append(cmd.Env, "HOME="+u.Home)
+		}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+	}
 	return cmd
 }
 
@@ -120,13 +160,13 @@ func awaitChildren() error {
 }
 
 // start starts the service and waits until it is ready.
-func (s Service) start() error {
-	cmd := command(s.Args)
+func (s Service) start(all users) error {
+	cmd := all.command(s.User, s.Args)
 	if s.Once {
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		return cmd.Run()
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr.Setsid = true
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("service: %w", err)
 	}
@@ -136,7 +176,7 @@ func (s Service) start() error {
 	}
 	wait := cmp.Or(s.Wait, defaultWait)
 	for end := time.Now().Add(wait); ; time.Sleep(interval) {
-		if isReady(s.Ready, end) {
+		if isReady(all.command(s.User, s.Ready), end) {
 			return nil
 		}
 		if time.Now().After(end) {
@@ -146,9 +186,8 @@ func (s Service) start() error {
 }
 
 // isReady reports whether a ready command succeeds. A command that has not ended at the time end is killed.
-func isReady(args []string, end time.Time) bool {
-	cmd := command(args)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+func isReady(cmd *exec.Cmd, end time.Time) bool {
+	cmd.SysProcAttr.Setpgid = true
 	if cmd.Start() != nil {
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 func TestReadyHangs(t *testing.T) {
 	for _, ready := range [][]string{{"sleep", "60"}, {"sh", "-c", "sleep 60 | cat"}, {"false"}, {"/missing"}} {
 		begun := time.Now()
-		if err := (Service{Args: []string{"true"}, Ready: ready, Wait: time.Second}).start(); err == nil || time.Since(begun) > 30*time.Second {
+		if err := (Service{Args: []string{"true"}, Ready: ready, Wait: time.Second}).start(nil); err == nil || time.Since(begun) > 30*time.Second {
 			t.Errorf("%q: %v after %v", ready, err, time.Since(begun))
 		}
 	}
