@@ -73,7 +73,7 @@ var (
 	symbols = strings.NewReplacer(`\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", "sqrt(", "√(", `\neg`, "not ",
 		`\pi`, "π", `^\circ`, "", `^{\circ}`, "", " & ", " and ")
 	markups = []markup{
-		{expression("~~[^~\n]+~~|(?i:<(?:s|del|strike)(?: [^<>]*)?>[^<>]*</(?:s|del|strike)>)|<!--(?s:.*?)-->|\\\\(?:x?cancel|sout)\\{[^{}]*\\}|<\\|[^<>|\n]*\\|>|\\\\(?:begin|end)\\{[^{}]*\\}|(?m:^[ \t]*(?:```.*|[-=|:*_ ]{3,})$)|`"), ""}, // struck out, a comment, a token, a fence, a rule
+		{expression("~~[^~\n]+~~|(?i:<(?:s|del|strike)(?: [^<>]*)?>[^<>]*</(?:s|del|strike)>)|<!--(?s:.*?)-->|(?mi:^[# ]*step \\d+ ?[:.)])|\\\\(?:x?cancel|sout)\\{[^{}]*\\}|<\\|[^<>|\n]*\\|>|\\\\(?:begin|end)\\{[^{}]*\\}|(?m:^[ \t]*(?:```.*|[-=|:*_ ]{3,})$)|`"), ""}, // struck out, a comment, the number of a step, a token, a fence, a rule
 		{expression(`(^|[^\p{Latin}\p{N}*])\*{1,3}([^\s*](?:[^*\n]*[^\s*])?)\*{1,3}`), "$1$2"},
 		{expression(`\[([^\[\]\n]+)\]\(https?://[^\s()]*\)`), "$1"},
 		{expression(`<sup>([^<>]*)</sup>`), "^$1"},
@@ -89,7 +89,7 @@ var (
 		{expression(`(\d) ?[×*·⋅] ?([a-z]\b)`), "$1$2"},
 		{expression(`√ ?\(([\p{L}\p{N}]+)\)`), "√$1"},
 		{expression(`[ \t]+`), " "},
-		{expression(`(?i)\b(\d\d?)(?:st|nd|rd|th|\.)(?: of)?( ` + month + `)|\b(` + month + `\p{L}* \d\d?)(?:st|nd|rd|th)\b`), "$1$2$3"}, // an ordinal
+		{expression(`(?i)\b(\d\d?)(?:st|nd|rd|th|\.)(?: of)?( ` + month + `\b)|\b(` + month + ` \d\d?)(?:st|nd|rd|th)\b`), "$1$2$3"}, // an ordinal
 	}
 	factorial = expression(`\d!$`)
 	initials  = expression(`\b\p{L}\.(?: ?\p{L}\.)+`)

@@ -41,16 +41,18 @@ type ballot struct {
 	words  [][]token
 }
 
-// pick picks the first line if the last names no other choice, or the first is nothing but its choice and the
-// last a sentence. Else it picks the last line, or a last list of all choices with labels.
+// pick picks the first line if the last names no other choice; or if the first begins no list, and the last is an item,
+// or a sentence where the first is nothing but its choice. Else it picks the last line, or a last list of all choices with labels.
 func (b ballot) pick(lines []string) (string, Rule) {
 	last := lines[len(lines)-1]
 	_, why, isBare := b.read(lines[0])
 	_, whyLast, isBareLast := b.read(last)
-	if why == "" && (whyLast == None || isBare && !isBareLast || last[0] == '|') {
+	isListed := item().MatchString(lines[0]) && item().MatchString(lines[1])
+	if why == "" && (whyLast == None || !isListed && (isBare && !isBareLast || item().MatchString(last) && len(lines) > 2) || last[0] == '|') {
 		return lines[0], FirstLine
 	}
-	if all := lines[max(0, len(lines)-b.labels):]; len(all) == b.labels && !slices.ContainsFunc(all, func(s string) bool { return !item().MatchString(s) }) {
+	isEnd := strings.HasPrefix(strings.TrimLeft(last, "-+*([ "), string(rune('A'+b.labels-1)))
+	if all := lines[max(0, len(lines)-b.labels):]; isEnd && len(all) == b.labels && !slices.ContainsFunc(all, func(s string) bool { return !item().MatchString(s) }) {
 		return strings.Join(all, "\n"), LastLine
 	}
 	return last, LastLine

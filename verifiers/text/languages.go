@@ -7,7 +7,7 @@ import "strings"
 const (
 	cross = `[❌✗✘✖]` // it denies what it follows, and wrong takes back what precedes it
 	wrong = `nope|wrong|incorrect|false|mistaken?|a myth|a misconception|falsch|faux|incorrect[oa]|errad[oa]|sbagliat[oa]`
-	month = `(?:jan|feb|mar|mär|apr|mai|may|jun|jul|aug|sep|oct|okt|nov|dec|dez)`
+	month = `(?:jan(?:uary?|uar)?|feb(?:ruary?|ruar)?|mar(?:ch)?|märz|apr(?:il)?|mai|may|jun[ei]?|jul[iy]?|aug(?:ust)?|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)`
 )
 
 var (

@@ -32,6 +32,7 @@ var (
 	separator    = expression(`[,;]["\s]?(?:and\s|und\s|et\s|y\s|e\s)?|[&•·|]|` + and)
 	notLabel     = expression(`^(?:A [b-df-hj-np-z]|I [a-z])`)
 	conjunction  = expression(`;|` + and)
+	appended     = expression(`(` + found + `)(?:: .*| \([^()]*\)|(?:,| -)(?: [^\s,]+){4}.*)`) // an explanation
 )
 
 // sentences returns the sentences of a line, at least one.
@@ -129,7 +130,7 @@ func marksOf(s string, first rune) (all []int) {
 }
 
 // isList reports whether the mark in a sentence is an item of a list: two short parts stand beside it, or one
-// if it is alone in its part. No item has a word of the question, an article, or lower case beside an upper-case answer. Commas do
+// if it is alone in its part. No item has a word of the question, begins with an article, or has lower case beside an upper-case answer. Commas do
 // not separate answers that have commas.
 func isList(s, answer string, question []token) bool {
 	separator, upper := separator, unicode.IsUpper([]rune(answer)[0])
@@ -137,13 +138,13 @@ func isList(s, answer string, question []token) bool {
 		separator = conjunction
 	}
 	items := 0
-	for _, part := range separator().Split(s, -1) {
+	for _, part := range separator().Split(appended().ReplaceAllString(s, "$1"), -1) {
 		words := tokenize(part).words
 		switch isMarked := marks().MatchString(part); {
 		case len(words) == 0 && isMarked:
 			items++
 		case len(words) == 0 || len(words) > 3 || isMarked || conclusion().MatchString(part):
-		case upper && strings.IndexFunc(part, unicode.IsLower) == words[0].from, words[0].text == "a", words[0].text == "an":
+		case upper && strings.IndexFunc(part, unicode.IsLower) == words[0].from, slices.Contains([]string{"a", "an", "i"}, words[0].text):
 		case !slices.ContainsFunc(words, func(w token) bool { return has(question, w) }):
 			items++
 		}

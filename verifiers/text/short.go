@@ -17,10 +17,10 @@ type Short struct {
 
 var (
 	// closed is the end of a sentence. other is the first line of a text that is no answer: an exclamation, what leads
-	// to the next line, a heading, a quotation, an item or an equation. long is a sentence of more than two words.
+	// to the next line, an item or an equation. long is a sentence of more than two words, or what has more than four.
 	closed = expression(`\p{L}.*[.!?:]["')]*$`)
-	other  = expression(`^(?:[#>|+•*-]|\d+[.)]\s)|=|[!?:]["')]*$`)
-	long   = expression(`(?:\S\s.*){2}\.["')]*$`)
+	other  = expression(`^(?:[|+•*-]|\d+[.)]\s)|=|[!?:]["')]*$`)
+	long   = expression(`^[#>]|(?:\S\s.*){2}\.["')]*$|(?:\S\s.*){4}`)
 	bullet = expression(`^(?:[-+•*]|\d+[.)])\s+((?:[^\s:=]*[^\s:=.!?]\s?){1,3})$`) // "- New York"
 	// reply is "yes" or "no" before an explanation.
 	reply = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])"? ?(?:[,.;:!(]|-|because |です|입니다|$)`)
@@ -38,10 +38,9 @@ var (
 func (s Short) Judge(text string) Verdict {
 	read, rule := place(text, s.Pattern, func(lines []string) (string, Rule) {
 		first, before, last := lines[0], lines[len(lines)-2], lines[len(lines)-1]
-		switch isAnswer := s.reason(first) == ""; {
-		case other().MatchString(first) || !closed().MatchString(last):
-		case isAnswer && s.reason(last) == Wrong && !conclusion().MatchString(last), // "It is Canberra.⏎It was founded in 1913."
-			!long().MatchString(first) && (isAnswer || len(lines) == 2 || !strings.HasSuffix(first, ".")): // but "Let's see."
+		isAnswer, explains := s.reason(first) == "", !other().MatchString(first) && closed().MatchString(last)
+		if explains && (isAnswer && s.reason(last) == Wrong && !conclusion().MatchString(last) || // "It is Canberra.⏎It was founded in 1913."
+			!long().MatchString(first) && (isAnswer || len(lines) == 2 || !strings.HasSuffix(first, "."))) { // not "Let's see."
 			return first, FirstLine
 		}
 		if bullet().MatchString(before) && bullet().MatchString(last) {
@@ -71,9 +70,8 @@ func (s Short) reason(read string) string {
 	}
 	question := wordsOf(s.Question)
 	for _, part := range sentences(read) {
-		said := tokenize(part)
 		for _, a := range accepted {
-			worst = min(worst, s.judge(said, a, question))
+			worst = min(worst, s.judge(part, a, question))
 		}
 	}
 	return worst
@@ -93,8 +91,8 @@ func replied(line, want string) string {
 
 // judge judges a sentence for one accepted answer. No other number than a numeric answer may follow the last
 // "=" or "so", but for numbers in brackets or of the question, and a day beside a year.
-func (s Short) judge(said, accepted sentence, question []token) string {
-	rest, first := affirmed(said.marked([][]token{accepted.words}, 0, s.Tolerance)), accepted.words[0]
+func (s Short) judge(said string, accepted sentence, question []token) string {
+	rest, first := affirmed(tokenize(said).marked([][]token{accepted.words}, 0, s.Tolerance)), accepted.words[0]
 	words := slices.DeleteFunc(slices.Clone(accepted.words), func(t token) bool { return t.isNumber })
 	isNumber, isRow := first.isNumber && len(words) == len(accepted.words)-1, len(words) == 0 && len(accepted.words) > 1
 	if isNumber && len(words) == 0 { // "5 km/h" is not 5 km
@@ -113,9 +111,8 @@ func (s Short) judge(said, accepted sentence, question []token) string {
 	}
 	rest = premise().ReplaceAllString(rest, "$1")
 	isYear := (s.Tolerance == nil || s.Tolerance.Sign() == 0) && len(first.text) == len("1945")
-	isDay := func(t token) bool { return isYear && len(t.text) <= len("31") }
-	isOther := func(t token) bool {
-		return t.isNumber && !isDay(t) && !(has(question, t) && !has(question, first))
+	isOther := func(t token) bool { // than a day beside a year
+		return t.isNumber && !(isYear && len(t.text) <= len("31")) && !(has(question, t) && !has(question, first))
 	}
 	if !marks().MatchString(rest) || part().MatchString(rest) || slices.ContainsFunc(tokenize(rest).words, isOther) {
 		return Several

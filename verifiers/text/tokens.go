@@ -30,7 +30,7 @@ var (
 	powerOfTen = expression(`(\d) ?[×x*·⋅] ?10 ?(?:\^|\*\*) ?([-+]?\d+)\b`)
 	onlyPower  = expression(`\b10 ?\^ ?([-+]?\d+)\b`)
 	percent    = expression(`(?i)^ ?(?:%|per ?cent)`)
-	dayFirst   = expression(`(?i)\b(\d\d?) (` + month + `\p{L}*),? (\d{4})\b`)
+	dayFirst   = expression(`(?i)\b(\d\d?) (` + month + `),? (\d{4})\b`)
 	spaced     = expression(`\b\d{1,3}(?: \d{3})+\b`)
 	// particle is what English, French, Italian and Korean add to a word.
 	particle = expression(`(?i)^(?:[cdjlmnst]|qu|un|\p{L}{1,3}ll)'|([\p{L}\p{M}\p{N}])(?:'s|은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다|이라고|라고)$`)
