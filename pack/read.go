@@ -159,6 +159,9 @@ func addRecord(ctx context.Context, b *Builder, r *record, to rowOf) error {
 	case !named:
 		return nil
 	}
+	if row.Metadata == nil {
+		row.Metadata = map[string]any{}
+	}
 	row.Metadata["source"] = r.sourceOf(b.Format.Name)
 	return b.Add(ctx, r.place, row)
 }
