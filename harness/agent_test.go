@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,7 +28,8 @@ import (
 
 // TestRead parses lines of the agents' output.
 func TestRead(t *testing.T) {
-	tests := []struct{ name, agent, line, want string }{
+	type test struct{ name, agent, line, want string }
+	tests := []test{
 		{"codex starts", "codex", `{"type":"thread.started","thread_id":"x"}`, ""},
 		{"codex says", "codex", `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Done."}}`, "Done."},
 		{"codex begins a command", "codex", `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`, ""},
@@ -77,6 +79,12 @@ func TestRead(t *testing.T) {
 		})
 	}
 	for _, cli := range harness.CLIs() {
+		if !slices.ContainsFunc(tests, func(tt test) bool { return tt.agent == cli.Name }) {
+			t.Errorf("%s: no line of its output is tested", cli.Name)
+		}
+		if len(cli.Packages) == 0 {
+			t.Errorf("%s: sbench brings no program of its own: give npm", cli.Name)
+		}
 		for _, line := range []string{"", "no JSON", "{}", `{"type":""}`, `{"type":7}`, `[]`, `null`} {
 			if _, ok := cli.Read([]byte(line)); ok {
 				t.Errorf("%s takes %q for an event", cli.Name, line)
@@ -148,7 +156,8 @@ func TestVariant(t *testing.T) {
 	must.Do(t, os.Mkdir(filepath.Join(musl, "lib"), 0o755))
 	must.Do(t, os.WriteFile(filepath.Join(musl, "lib", "ld-musl-x86_64.so.1"), nil, 0o755))
 	view, kind := agentView(t, question)
-	for _, cli := range harness.CLIs() {
+	for _, name := range []string{"claude_code", "codex", "gemini_cli", "opencode", "qwen_code"} {
+		cli, _ := harness.CLIOf(name)
 		for _, image := range []string{glibc, musl} {
 			agent := &harness.Agent{
 				HarnessConfig: testerfile.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: cli, Arch: "amd64", Relay: relay.Config{Key: relay.NewKey("key")},
@@ -156,7 +165,7 @@ func TestVariant(t *testing.T) {
 			}
 			_, err := agent.Produce(context.Background(), &fake.Engine{Directory: t.TempDir(), Image: image}, harness.Request{Task: view, Kind: kind, Limits: runtime.DefaultLimits()})
 			if !errors.Is(err, agentcli.ErrNoVersion) {
-				t.Errorf("%s: %v", cli.Name, err)
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 	}

@@ -19,9 +19,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/providertest"
+	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -72,18 +74,17 @@ func runAgentOn(t *testing.T, agent, pack, task string, script steps, config str
 			provider.ServeHTTP(w, r)
 		})
 	}
-	base, name := server.URL+"/v1", "OPENAI_API_KEY"
-	switch agent {
-	case "claude_code":
-		base, name = server.URL, "ANTHROPIC_API_KEY"
-	case "gemini_cli":
-		base, name = server.URL, "GEMINI_API_KEY"
+	base, name := server.URL+"/v1", "MY_KEY"
+	if cli, ok := harness.CLIOf(agent); ok {
+		name = cli.Credentials[0].Name
+		if cli.Provider != relay.OpenAI {
+			base = server.URL
+		}
 	}
 	if filepath.Base(pack) == "repo-patch-smoke" {
 		h.sbench(0, "image", "build", "--pack", pack)
 	}
 	if agent == ownAgent {
-		base, name = server.URL+"/v1", "MY_KEY"
 		source := must.Abs(t, "../../examples/agents")
 		agent, config = "command", `, command: [python3, /opt/agents/agent.py], files: [{source: `+source+`}], provider: {api: openai, key: MY_KEY}`+config
 	}
@@ -298,7 +299,11 @@ func agents() []string {
 	if userns.Inside() && os.Getenv("SBENCH_SOAK") == "" {
 		return []string{"codex", "gemini_cli"}
 	}
-	return []string{"codex", "claude_code", "opencode", "gemini_cli", "qwen_code"}
+	var names []string
+	for _, cli := range harness.CLIs() {
+		names = append(names, cli.Name)
+	}
+	return names
 }
 
 // TestAgentsSolve: the agents solve a task of each kind of sandbox.

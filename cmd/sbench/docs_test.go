@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/pack"
@@ -169,6 +170,17 @@ func TestDocsBlocks(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestDocsNames: each format and each agent has a row in the table of its page.
+func TestDocsNames(t *testing.T) {
+	formats, agents := must.Read(t, "../../docs/datasets.md"), must.Read(t, "../../docs/harnesses.md")
+	for _, f := range append(pack.Formats(), harbor.Formats()...) {
+		must.Contains(t, string(formats), "\n| `"+f.Name+"` |")
+	}
+	for _, cli := range harness.CLIs() {
+		must.Contains(t, string(agents), "\n| `"+cli.Name+"` |")
 	}
 }
 
