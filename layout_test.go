@@ -185,7 +185,7 @@ func checkFile(t *testing.T, path string, imported map[string][]string) {
 		if ours, ok := strings.CutPrefix(name, module); ok {
 			to := directoryOf(ours)
 			if imported[directory] = append(imported[directory], to); to != directory && !slices.Contains(layout()[directory], to) {
-				t.Errorf("%s: %s may not import %s", path, directory, ours)
+				t.Errorf("%s: %s may not import %s (a package of its own needs a line in layout, in layout_test.go)", path, directory, ours)
 			}
 		}
 		for prefix, users := range soleUsers() {
