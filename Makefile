@@ -106,6 +106,11 @@ check:
 	$(call say,check: go test -race -short)
 	@CGO_ENABLED=1 go test -count=1 -p 1 -race -short -timeout 15m ./...
 
+## golden: write golden files, schemas and the tables of keys anew, for git diff to show
+.PHONY: golden
+golden:
+	@go test ./compiler ./compiler/testerfile ./pack -run '^(TestCases|TestSchemaFiles|TestTesterKeys|TestGolden)$$' -update
+
 ## bench: benchmarks, next to runc and, where a daemon answers, Docker
 .PHONY: bench
 bench: setup build

@@ -34,7 +34,7 @@ func TestSchemaFiles(t *testing.T) {
 		}
 		got := must.Read(t, path)
 		if diff := cmp.Diff(string(got), string(f.Content)); diff != "" {
-			t.Errorf("%s differs from the code; run go test ./compiler -run TestSchemaFiles -update\n%s", path, diff)
+			t.Errorf("%s differs from the code; run make golden\n%s", path, diff)
 		}
 	}
 	present := must.Glob(t, filepath.Join(schemaDir, "*"))

@@ -36,7 +36,7 @@ func TestTesterKeys(t *testing.T) {
 		if *update {
 			doc = before + begin + intro + head + table.Rows + end + after
 		} else if diff := cmp.Diff(got, table.Rows); diff != "" {
-			t.Errorf("%s differs from the code; run go test ./compiler/testerfile -run TestTesterKeys -update\n%s", page, diff)
+			t.Errorf("%s differs from the code; run make golden\n%s", page, diff)
 		}
 	}
 	if *update {
