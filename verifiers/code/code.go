@@ -146,7 +146,7 @@ func (c *codeCheck) judge(ctx context.Context) (verifiers.Verdict, error) {
 		return verifiers.Fail("not_plain_data", "the candidate answers with objects, and the reference solution passes only with plain data"), nil
 	case err != nil:
 		return verifiers.Verdict{}, err
-	case solution != "" && len(calibration.Edits) == 0: // or it would choose the weakest way
+	case solution != "" && !calibration.Expects(): // or it would choose the weakest way
 		return verifiers.Fail("not_plain_data", "the candidate answers with objects, and no change of the tests can show whether it solves the task"), nil
 	}
 	return c.beside(ctx, calibration, len(calibration.Edits)) // it may have chosen this way
@@ -180,7 +180,7 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 	if v.Status == verifiers.Passed {
 		v.Assurance = verifiers.Executed
 		switch {
-		case calibration.Reference && summary.Mutants > 0:
+		case calibration.Reference && summary.Mutants > 0 && calibration.Expects():
 			v.Assurance = verifiers.Contrasted
 		case summary.Followed > 0:
 			v = v.With(verifiers.Doubtful, true)

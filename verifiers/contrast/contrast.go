@@ -23,7 +23,7 @@ import (
 var program string
 
 // Mutants is the number of changed tests with which a candidate is tried.
-const Mutants = 4
+const Mutants = 6
 
 // Errors that are the fault of the pack or its image.
 var (
@@ -44,6 +44,8 @@ type Kind string
 const (
 	Value Kind = "value" // the expected value of an equality
 	Swap  Kind = "swap"  // a question, replaced by one with the opposite answer
+	// An Opposite turns an assertion into its opposite, or expects no exception where the tests expect one.
+	Opposite Kind = "opposite"
 )
 
 // A File is a test file.

@@ -129,6 +129,12 @@ func Calibrate(ctx context.Context, found Listing, try Try) (Calibration, error)
 	return c, nil
 }
 
+// Expects reports whether an edit changes what the tests expect. An [Opposite] only finds candidates that look at the
+// form of an assertion, so opposites alone show nothing.
+func (c Calibration) Expects() bool {
+	return slices.ContainsFunc(c.Edits, func(e Edit) bool { return e.Kind != Opposite })
+}
+
 // State returns the [Summary.State] for this calibration.
 func (c Calibration) State() string {
 	switch {
@@ -140,12 +146,24 @@ func (c Calibration) State() string {
 	return Uncalibrated
 }
 
-// pick returns at most n random edits, at different places as long as there are any, and values
-// before swaps at each.
+// pick returns at most n random edits, a third of them opposites if there are enough of both. They are at different
+// places as long as there are any, and values before swaps at each.
 func (c Calibration) pick(n int) []Edit {
-	left := c.shuffled()
-	var picked []Edit
-	for round := 0; len(picked) < n && len(left) > 0; round++ {
+	var opposites, others []Edit
+	for _, e := range c.shuffled() {
+		if e.Kind == Opposite {
+			opposites = append(opposites, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	picked := spread(others, max(n-len(opposites), n-n/3))
+	return append(picked, spread(opposites, n-len(picked))...)
+}
+
+// spread returns the first n edits, at different places as long as there are any.
+func spread(left []Edit, n int) (picked []Edit) {
+	for len(picked) < n && len(left) > 0 {
 		places := map[string]bool{}
 		left = slices.DeleteFunc(left, func(e Edit) bool {
 			at := fmt.Sprint(e.Path, " ", e.Place)

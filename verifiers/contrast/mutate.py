@@ -28,6 +28,11 @@ LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math",
 # By these, suites reach what a candidate left.
 REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
 PLACES, VARIANTS = 8, 2  # unless each: the most assertions that are changed in a file, and the least changes of each of them
+OPPOSITES = 4  # unless each: the most assertions that are turned into their opposite
+TURNED = {"<": ">=", ">": "<=", "==": "!=", "in": "not in", "is": "is not", "assertTrue": "assertFalse", "assertIn": "assertNotIn", "assertIs": "assertIsNot",
+          "assertEqual": "assertNotEqual", "assertIsNone": "assertIsNotNone", "assertIsInstance": "assertNotIsInstance", "assertLess": "assertGreaterEqual",
+          "assertGreater": "assertLessEqual", "assertRegex": "assertNotRegex"}
+TURNED.update({new: old for old, new in TURNED.items()})
 ROWS = 40  # literals that one assertion compares with: of more, a sample is changed
 FAIL = "raise AssertionError('this test has to fail')"
 PROGRAM_FAILS = "if __name__ == '__main__': import atexit, os; atexit.register(os._exit, 1); os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
@@ -186,6 +191,7 @@ class File:
 
     def assertions(self):
         for node in list(ast.walk(self.tree)):
+            made = len(self.edits)
             if isinstance(node, ast.Assert):
                 self.truth(node, node.test, True)
             elif isinstance(node, ast.If) and len(node.body) == 1 and self.accuses(node.body[0]):
@@ -201,6 +207,8 @@ class File:
                     for literals in [self.resolve(value) for value in call.args + [k.value for k in call.keywords]]:
                         if not self.taken(node, literals):
                             self.vary(node, literals)
+            if len(self.edits) == made and not self.each:
+                self.opposite(node)
 
     @staticmethod
     def accuses(node):
@@ -302,6 +310,41 @@ class File:
             new = self.text(self.span(other.args[0])[0], self.span(other.args[-1])[1])
             if "\n" not in new and b"\n" not in self.data[start:end]:
                 self.edit(at, "swap", n, start, end, new)
+
+    def opposite(self, node):
+        """Assert the opposite, or expect no exception. A candidate that passes cannot pass this, too."""
+        if isinstance(node, ast.Assert) or isinstance(node, ast.If) and len(node.body) == 1 and self.accuses(node.body[0]):
+            if self.asks(node.test):
+                self.edit(node, "opposite", node.test, *self.span(node.test), self.denied(node.test))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and called(node.value) in TURNED and any(map(self.asks, node.value.args)):
+            end = self.span(node.value.func)[1]
+            self.edit(node, "opposite", node.value, end - len(called(node.value)), end, TURNED[called(node.value)])
+        elif isinstance(node, ast.Try) and len(node.handlers) == 1 and not node.finalbody and self.asks(node.body[0]):
+            (start, _), (catch, _), (end, _) = map(self.span, (node, node.handlers[0], node.handlers[0].body[0]))
+            head = re.match(r"except\b[^:\n]*:", self.text(catch, end))
+            if head:
+                self.edit(node.body[0], "opposite", node, start, catch + head.end(), "if 1" + self.text(start + len("try"), catch) + "elif 1:")
+        elif isinstance(node, ast.With) and len(node.items) == 1 and isinstance(node.items[0].context_expr, ast.Call) and self.asks(node.body[-1]):
+            item = node.items[0]
+            start, end = self.span(node)[0], self.span(item.optional_vars or item.context_expr)[1]
+            if called(item.context_expr) in ("raises", "assertRaises", "assertRaisesRegex") and self.text(end, end + 1) == ":" and "\n" not in self.text(start, end):
+                self.edit(node.body[-1], "opposite", node, start, end, "if 1")
+
+    def asks(self, node):
+        """Whether something may be the candidate's."""
+        return any(isinstance(n, ast.Name) and n.id not in self.foreign for n in ast.walk(node))
+
+    def denied(self, test):
+        """The opposite of a condition, as people write it."""
+        start, end = self.span(test)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return "(%s)" % self.text(start + len("not"), end)
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            after, before = self.span(test.left)[1], self.span(test.comparators[0])[0]
+            op = self.text(after, before)
+            if " ".join(op.split()) in TURNED and "\n" not in op:
+                return self.text(start, after) + " %s " % TURNED[" ".join(op.split())] + self.text(before, end)
+        return "not %s" % self.text(start, end) if isinstance(test, (ast.Call, ast.Name, ast.Attribute)) else "not (%s)" % self.text(start, end)
 
     # Changes.
 
@@ -482,9 +525,12 @@ def chosen(file):
         by_place.setdefault(e["place"], []).append(e)
     if file.each:
         return sorted(file.edits, key=lambda e: (e["kind"] != "value", e["shared"]))
-    kept = file.rng.sample(sorted(by_place), min(PLACES, len(by_place)))
+    turned = [place for place, edits in by_place.items() if edits[0]["kind"] == "opposite"]
+    others = sorted(by_place.keys() - turned)
+    kept = file.rng.sample(others, min(PLACES, len(others)))
     variants = max(VARIANTS, -(-VARIANTS * 4 // len(kept))) if kept else 0  # more of few
-    return [e for place in kept for e in file.rng.sample(by_place[place], min(variants, len(by_place[place])))]
+    kept += file.rng.sample(turned, min(OPPOSITES, len(turned)))
+    return [e for place in kept for e in file.rng.sample(by_place[place], min(variants or 1, len(by_place[place])))]
 
 
 def main():
