@@ -8,6 +8,7 @@ object stays in the candidate's process, and a number stands for it.
 
 import array
 import collections
+import copy
 import datetime
 import decimal
 import fractions
@@ -115,6 +116,24 @@ class Graph:
                 raise ValueError("another type")
             fill(o, [self.unpack(i) for i in items])
         return word, [self.unpack(v) for v in values]
+
+
+class Shared(dict):
+    """What lists and the like had when they crossed, by numbers that both processes count. Each has a copy of its own."""
+
+    count = 0
+
+    def note(self, objects):
+        for o in objects:
+            self[self.count] = o, copy.copy(o)
+            self.count += 1
+
+    def changed(self):
+        """Whether one has changed here since, which the other process does not see."""
+        try:
+            return any(o != was for o, was in self.values())
+        except Exception:  # objects of the candidate that cannot be compared
+            return True
 
 
 def option(o):

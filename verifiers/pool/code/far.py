@@ -8,7 +8,9 @@ import os
 import sys
 import threading
 
-from codec import Graph, NotPlain, refuse
+from codec import Graph, NotPlain, Shared, refuse
+
+NOTED = 1000  # of what has crossed
 
 
 class Peer:
@@ -17,7 +19,7 @@ class Peer:
 
     def __init__(self, channel, end, classes, names):
         self.channel, self.end, self.classes, self.names = channel, end, classes, names
-        self.turn, self.world, self.handles = threading.Lock(), world(), {}
+        self.turn, self.world, self.handles, self.shared = threading.Lock(), world(), {}, Shared()
 
     def refuse(self, why):
         os.write(2, b"not by plain data: %s\n" % ascii(why).encode())
@@ -36,9 +38,11 @@ class Peer:
 
     def exchange(self, question, *values):
         answered = question == "call" or question == "get" and values[0]  # other names may be of what tests judge by
-        graph = Graph(place, self.handle if answered else refuse)
+        graph, gone = Graph(place, self.handle if answered else refuse), self.gone()
         try:
-            graph.write(self.channel, question, *values)
+            if self.shared.changed():
+                raise NotPlain("what the tests change after the candidate has had it")
+            graph.write(self.channel, question, gone, *values)
             word, values = graph.read(self.channel)
         except NotPlain as e:
             self.refuse(str(e))
@@ -46,7 +50,17 @@ class Peer:
             self.end("ended")
         if word == "refused":
             self.refuse("the candidate's answer")
+        if question != "load":
+            self.shared.note(graph.objects)
         return word, values
+
+    def gone(self):
+        """Forget what the tests do not have any more, or got once more, or got long ago. Return its numbers."""
+        last = {id(o): n for n, (o, _) in self.shared.items()}
+        gone = tuple(n for n, (o, _) in self.shared.items() if sys.getrefcount(o) == 3 or last[id(o)] > n or n < self.shared.count - NOTED)
+        for n in gone:
+            del self.shared[n]
+        return gone
 
     def ask(self, question, number, path, args=(), kwargs={}):
         if world() != self.world:

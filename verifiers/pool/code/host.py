@@ -7,17 +7,17 @@ import sys
 import time
 import types
 
-from codec import Graph, NotPlain
+from codec import Graph, NotPlain, Shared
 from judge import CANDIDATE, Alone, given, load, written
 
 ITEMS, SECONDS = 10000, 3  # most of an iterator
 
 
 def serve(channel):
-    _, (source, texts, eased) = Graph().read(channel)
+    _, (_, source, texts, eased) = Graph().read(channel)
     module = sys.modules["candidate"] = sys.modules["__main__"] = types.ModuleType("candidate")
     sys.argv[:] = [CANDIDATE]
-    space, things, numbers, graph = module.__dict__, [module], {}, Graph()
+    space, things, numbers, graph, shared = module.__dict__, [module], {}, Graph(), Shared()
 
     def place(value):
         number = numbers.setdefault(id(value), len(things))
@@ -34,12 +34,17 @@ def serve(channel):
     while True:
         if eased:
             share()
+        if shared.changed():
+            word, values = "refused", []
         try:
             graph.write(channel, word, *values)
         except NotPlain:
             Graph().write(channel, "refused")
+        shared.note(graph.objects)
         graph = Graph(place, thing, eased)
-        question, values = graph.read(channel)
+        question, (gone, *values) = graph.read(channel)
+        for n in gone:
+            shared.pop(n, None)
         try:
             with Alone():
                 word, *values = answer(thing, question, *values)

@@ -108,7 +108,7 @@ def unsure(texts, ours, tests, solution):
     same = {ast.dump(n) for n in ast.walk(ast.Module(solved, [])) if isinstance(n, ast.stmt)}
     kept = {n.name for d in nodes for n in ast.walk(d) if isinstance(n, FUNCTIONS) and not stub(n) and (ast.dump(n) in same if solution else stub(d))}
     attributes = {n.attr for n in ast.walk(tests) if isinstance(n, ast.Attribute)}
-    if kept & asked(tests) - mine or constants(nodes, solved) & attributes - mine:
+    if kept & asked(tests, kept) - mine or constants(nodes, solved) & attributes - mine:
         return True
     task = names(*filter(stub, nodes), *(n for n in solved if isinstance(n, DECLARATIONS + ASSIGNS)))
     task -= names(*(n for n in nodes if not isinstance(n, DECLARATIONS) and ast.dump(n) in same))
@@ -123,21 +123,26 @@ def constants(nodes, solved):
                    if isinstance(s, ast.Assign) or isinstance(s, ast.AnnAssign) and s.value and not d.bases + d.decorator_list)) - changed
 
 
-def asked(tests):
+def callee(call):
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
+def asked(tests, kept):
     """The names of what is called for more than its effect, or for a yes or no: for what the tests do not compare, also
-    after arithmetic, or compare with True or False."""
+    after arithmetic, or compare with True or False, or one name of kept with another."""
     compared = []
+    says = lambda side: any(isinstance(n, ast.Call) and callee(n) in kept for n in ast.walk(side))
     for n in ast.walk(tests):
         called = getattr(n.func, "attr", "") if isinstance(n, ast.Call) else ""
         sides = [n.left, *n.comparators] if isinstance(n, ast.Compare) else [n.value] if isinstance(n, ast.Expr) else \
             n.args if "Equal" in called or called == "isclose" else []
-        if not any(isinstance(s, ast.Constant) and isinstance(s.value, bool) for s in sides):
+        if not any(isinstance(s, ast.Constant) and isinstance(s.value, bool) for s in sides) and sum(map(says, sides)) < 2:
             compared += sides
     for n in compared:
         number = isinstance(n, ast.Call) and getattr(n.func, "id", "") in ("abs", "round")
         compared += [n.left, n.right] if isinstance(n, ast.BinOp) else n.args if number else []
     calls = {n for n in ast.walk(tests) if isinstance(n, ast.Call)} - set(compared)
-    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in calls}
+    return set(map(callee, calls))
 
 
 def unchanged(texts, solution):
