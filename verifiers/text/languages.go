@@ -21,7 +21,7 @@ var (
 
 	// so leads to a conclusion.
 	so = apart(`so|thus|hence|therefore|somit|daher|folglich|donc|por (?:lo )?tanto|así que|portanto|logo|quindi|dunque`,
-		`因此|所以|故|よって|したがって|따라서|[→⇒]`)
+		`因此|所以|故|(?:^|[^に])よって|したがって|따라서|[→⇒]`)
 
 	// and joins the items of a list.
 	and = `[&•·|]\s|\s(?:-|vs\.?|and|und|et|y|e)\s|[和と]`

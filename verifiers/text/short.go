@@ -17,10 +17,10 @@ type Short struct {
 
 var (
 	// closed is the end of a sentence. other is the first line of a text that is no answer: an exclamation, what leads
-	// to the next line, an item or an equation. long is a sentence of more than two words, or what has more than four.
+	// to the next line, an item or an equation. long is a heading, a sentence of over two words, or over four words.
 	closed = expression(`\p{L}.*[.!?:]["')]*$`)
 	other  = expression(`^(?:[|+•*-]|\d+[.)]\s)|=|[!?:]["')]*$`)
-	long   = expression(`^[#>]|(?:\S\s.*){2}\.["')]*$|(?:\S\s.*){4}`)
+	long   = expression(`^[#>]|(?:\S\s.*){2}\.["')]*$|(?:\S\s.*){4}|[\p{Han}\p{Hiragana}]{7}`)
 	bullet = expression(`^(?:[-+•*]|\d+[.)])\s+((?:[^\s:=]*[^\s:=.!?]\s?){1,3})$`) // "- New York"
 	// reply is "yes" or "no" before an explanation.
 	reply = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])"? ?(?:[,.;:!(]|-|because |です|입니다|$)`)
@@ -38,9 +38,9 @@ var (
 func (s Short) Judge(text string) Verdict {
 	read, rule := place(text, s.Pattern, func(lines []string) (string, Rule) {
 		first, before, last := lines[0], lines[len(lines)-2], lines[len(lines)-1]
-		isAnswer, explains := s.reason(first) == "", !other().MatchString(first) && closed().MatchString(last)
-		if explains && (isAnswer && s.reason(last) == Wrong && !conclusion().MatchString(last) || // "It is Canberra.⏎It was founded in 1913."
-			!long().MatchString(first) && (isAnswer || len(lines) == 2 || !strings.HasSuffix(first, "."))) { // not "Let's see."
+		isAnswer, concludes := s.reason(first) == "", conclusion().MatchString(last)
+		if !other().MatchString(first) && closed().MatchString(last) && (isAnswer && s.reason(last) == Wrong && !concludes || // "It is Canberra.⏎It was founded in 1913."
+			!long().MatchString(first) && (isAnswer || len(lines) == 2 && !concludes || !strings.HasSuffix(first, "."))) { // not "Let's see."
 			return first, FirstLine
 		}
 		if bullet().MatchString(before) && bullet().MatchString(last) {
