@@ -2,12 +2,13 @@
 # diff.sh REPO TREE FORM EXCLUDE...
 #
 # Prints the difference between the work tree of the image's repository REPO and
-# the directory TREE, which an agent may have written. Only plain files and
-# ignore rules of TREE count. With FORM "binary", git shows every change as
-# binary, so that the output is ASCII. New files of more than SBENCH_MOST KiB do
-# not count. With SBENCH_IGNORED=yes files that the ignore rules of TREE name
-# count, too, but not those of EXCLUDE. Writes to /sbench/left-out what does not
-# count, and is neither ignored nor named by EXCLUDE.
+# the directory TREE, which an agent may have written. Only plain files, ignore
+# rules and the names in the index of TREE count. With FORM "binary", git shows
+# every change as binary, so that the output is ASCII. New files of more than
+# SBENCH_MOST KiB do not count. With SBENCH_IGNORED=yes files that the ignore
+# rules of TREE name count, too, but not those of EXCLUDE. Writes to
+# /sbench/left-out what does not count, and is neither ignored nor named by
+# EXCLUDE.
 set -eu
 repo=$1 tree=$2 form=$3
 shift 3
@@ -29,6 +30,11 @@ after=$(snapshot "$tree" /sbench/after)
 cd "$tree"
 # shellcheck disable=SC2031 # the subshell is snapshot's
 export GIT_WORK_TREE="$tree" GIT_INDEX_FILE=/sbench/after
+# No ignore rule names what the agent's index has.
+if [ -f .git/index ] && GIT_INDEX_FILE=.git/index git ls-files -z > /sbench/tracked; then
+	sort -z -o /sbench/tracked /sbench/tracked
+	git ls-files -z --others --exclude-from="$GIT_DIR/own" | sort -z | comm -z -12 - /sbench/tracked | git update-index -z --add --stdin || true
+fi
 find . -path ./.git -prune -o -type f -size "+${SBENCH_MOST}k" -print0 > /sbench/big
 # shellcheck disable=SC2016 # the inner shell expands it
 xargs -0 -r sh -c 'for name; do git cat-file -e "$0:${name#./}" 2> /dev/null || printf "%s\0" "${name#./}"; done' "$before" < /sbench/big |
