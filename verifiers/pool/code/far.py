@@ -10,7 +10,7 @@ import threading
 
 from codec import Graph, NotPlain, Shared, refuse
 
-NOTED = 1000  # of what has crossed
+NOTED = 100  # of what has crossed
 
 
 class Peer:
@@ -57,8 +57,11 @@ class Peer:
     def gone(self):
         """Forget what the tests do not have any more, or got once more, or got long ago. Return its numbers."""
         last = {id(o): n for n, (o, _) in self.shared.items()}
-        gone = tuple(n for n, (o, _) in self.shared.items() if sys.getrefcount(o) == 3 or last[id(o)] > n or n < self.shared.count - NOTED)
-        for n in gone:
+        self.shared[None] = [], []  # which nobody else has
+        users = {n: sys.getrefcount(o) for n, (o, _) in self.shared.items()}
+        gone = tuple(n for n, (o, _) in self.shared.items() if n is not None and (
+            users[n] <= users[None] or last[id(o)] > n or n < self.shared.count - NOTED))
+        for n in (None, *gone):
             del self.shared[n]
         return gone
 
