@@ -40,7 +40,7 @@ func (s Suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
 	if c.Seen = len(unseen) == 0; c.Seen {
 		unseen = slices.Clone(found.Edits)
 	}
-	c.Sets = sets(s.functions(unseen, exit), s.functions(found.Edits, exit), stopsEarly.MatchString(s.Selects) || !s.saysFailures(exit))
+	c.Sets = sets(s.functions(unseen, exit), s.functions(found.Edits, exit), failureLinesOf(exit), stopsEarly.MatchString(s.Selects) || !s.saysFailures(exit))
 	c.Sets[allSet].Needed = slices.DeleteFunc(slices.Clone(c.Sets[allSet].Edits), failureLinesOf(exit).omit)
 	return c, nil
 }
@@ -118,13 +118,14 @@ func (s Suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 //	the second and the third      are in one set only, so that each set leaves a function unchanged
 //	all further functions         an edit of another assertion is in the other set by chance
 //	rows of a parametrize table   each row is in one of the two sets
+//	what passes without solution  is in one set only, if anything fails: else a candidate that solves nothing would notice
 //
 // The first function fails without a solution, if any function does. The task's description may tell
 // the answer to the assertion at which it fails, and so another assertion is changed, too.
 //
 // If a run's output neither names nor counts all tests that fail, a candidate that solves one of the changed functions
 // would seem to solve all. Then one says that only one function is changed in each run.
-func sets(of, all [][]contrast.Edit, one bool) []contrast.Set {
+func sets(of, all [][]contrast.Edit, unsolved failureLines, one bool) []contrast.Set {
 	if one {
 		of = of[:min(len(of), 2)]
 	}
@@ -138,19 +139,28 @@ func sets(of, all [][]contrast.Edit, one bool) []contrast.Set {
 		return edits[i], true
 	}
 	half := rand.IntN(2)
+	passing := 1 - half
 	for i, own := range of {
+		passes := unsolved.name(of[0][0]) && unsolved.omit(own[0])
 		if i > 2 {
 			half = rand.IntN(2)
 		}
+		if passes {
+			half = passing
+		}
 		first, ok := add(half, own, func(contrast.Edit) bool { return true })
-		if ok && (i == 0 && !(one && len(of) > 1) || i > 2 && rand.IntN(2) == 0) {
+		if ok && (i == 0 && !(one && len(of) > 1) || i > 2 && !passes && rand.IntN(2) == 0) {
 			_, other := add(1-half, own, func(e contrast.Edit) bool { return e.Place != first.Place })
 			if !other && i == 0 { // another row of a table
 				add(1-half, own, func(e contrast.Edit) bool { return e.Start != first.Start })
 			}
 		}
 		for _, row := range own {
-			if n := rand.IntN(2); ok && !one && first.Row && row.Row && !slices.ContainsFunc(slices.Concat(drawn[0].Edits, drawn[1].Edits), row.Overlaps) {
+			n := rand.IntN(2)
+			if passes {
+				n = passing
+			}
+			if ok && !one && first.Row && row.Row && !slices.ContainsFunc(slices.Concat(drawn[0].Edits, drawn[1].Edits), row.Overlaps) {
 				drawn[n].Edits = append(drawn[n].Edits, row)
 			}
 		}

@@ -48,9 +48,16 @@ func TestOneFunction(t *testing.T) {
 	}
 	for range 20 {
 		for _, one := range [][][]contrast.Edit{of, of[:1]} {
-			if s := sets(one, of, true); len(s[0].Edits) != 1 || len(s[1].Edits) != 1 || len(s[allSet].Edits) != 4 || s[0].Edits[0] == s[1].Edits[0] {
+			if s := sets(one, of, nil, true); len(s[0].Edits) != 1 || len(s[1].Edits) != 1 || len(s[allSet].Edits) != 4 || s[0].Edits[0] == s[1].Edits[0] {
 				t.Fatalf("%+v", s)
 			}
+		}
+	}
+	unsolved := failureLines{"FAILED t.py::test_a - assert"}
+	for range 20 { // what passes without a solution is changed in one run, and the other shows nothing else
+		s := sets(of, of, unsolved, false)
+		if n := len(s[0].Edits) * len(s[1].Edits); n != 4 || len(s[0].Edits) == 2 {
+			t.Fatalf("%+v", s)
 		}
 	}
 	for command, want := range map[string]bool{"pytest -x tests": true, "pytest -qx": true, "python -m unittest -v -f tests": true, "pytest --maxfail=1": true, "pytest -q tests": false, "python -m pytest --ext -f": false} {

@@ -147,8 +147,8 @@ func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 		}
 	}
 	sum := contrast.Summary{State: contrast.None, Unread: drawn.Unread}
-	if v, judged := s.contrasted(v, sum, c, ends); judged {
-		return v, nil
+	if v, judged, err := s.contrasted(ctx, v, sum, c, drawn, ends); judged || err != nil {
+		return v, err
 	}
 	if c.CannotFail {
 		return s.cannotFail(v, sum, drawn), nil
@@ -267,29 +267,59 @@ func (s Suite) each(ctx context.Context, what string, n int, run func(ctx contex
 }
 
 // contrasted returns the verdict on a candidate that passed if a calibrated set tells it.
-func (s Suite) contrasted(v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration, ends map[int]runtime.Exit) (verifiers.Verdict, bool) {
+func (s Suite) contrasted(ctx context.Context, v verifiers.Verdict, sum contrast.Summary, c, drawn contrast.Calibration, ends map[int]runtime.Exit) (verifiers.Verdict, bool, error) {
 	if !c.Reference {
-		return v, false
+		return v, false, nil
 	}
 	for i, set := range c.Sets {
 		if exit, ran := ends[i]; ran && len(set.Edits) > 0 {
 			sum.State = contrast.Calibrated
 			sum.Mutants += len(set.Edits)
-			if !endsAs(exit, set) {
+			as := endsAs(exit, set)
+			if !as && !exit.Success() && len(set.Failed) > 0 {
+				var err error
+				if as, err = s.leftBehind(ctx, exit, set, c.Sets[len(c.Sets)-1-i], drawn.Sets[allSet]); err != nil {
+					return v, false, err
+				}
+			}
+			if !as {
 				sum.Followed++
 			}
 		}
 	}
 	if sum.State != contrast.Calibrated {
-		return v, false
+		return v, false, nil
 	}
 	if sum.Followed > 0 {
-		return refuse(v, contrast.Reason, "the tests still pass after what they expect has been changed", sum), true
+		return refuse(v, contrast.Reason, "the tests still pass after what they expect has been changed", sum), true, nil
 	}
 	if v.Assurance, v.Contrast = verifiers.Contrasted, &sum; c.Seen {
 		v.Assurance = verifiers.Executed
 	}
-	return v, true
+	return v, true, nil
+}
+
+// leftBehind reports whether a run with set failed more tests than the reference because of what the failed tests left
+// behind: one of these more tests, changed alone, fails and none before it. A candidate that fails tests because it
+// noticed a change in others does not notice this one. other is the set of the other run, all has every function.
+func (s Suite) leftBehind(ctx context.Context, exit runtime.Exit, set, other, all contrast.Set) (bool, error) {
+	failed := failureLinesOf(exit).tests()
+	more := failureLines(slices.DeleteFunc(slices.Clone(failed), func(name string) bool { return slices.Contains(set.Failed, name) }))
+	first := func(o contrast.Edit) bool {
+		return more.name(o) && !slices.ContainsFunc(set.Edits, func(e contrast.Edit) bool { return !s.before(o, e) })
+	}
+	if len(failed) != len(set.Failed)+len(more) || slices.ContainsFunc(set.Edits, more.name) || slices.ContainsFunc(all.Edits, first) {
+		return false, nil
+	}
+	edits := slices.DeleteFunc(slices.Clone(other.Edits), more.omit)
+	if len(edits) == 0 {
+		return true, nil
+	}
+	rand.Shuffle(len(edits), func(i, j int) { edits[i], edits[j] = edits[j], edits[i] })
+	alone := edits[max(0, slices.IndexFunc(edits, func(e contrast.Edit) bool { return slices.ContainsFunc(all.Needed, e.SameTest) }))]
+	exit, err := s.changed(ctx, Candidate, []contrast.Edit{alone})
+	lines := failureLinesOf(exit)
+	return lines.name(alone) && !slices.ContainsFunc(all.Edits, func(o contrast.Edit) bool { return lines.name(o) && s.before(o, alone) }), err
 }
 
 // refuse returns the verdict on a candidate that passed, if neither the pass nor its reward counts.
