@@ -124,6 +124,8 @@ func TestList(t *testing.T) {
 		{"nothing of a candidate", "assert True, 'well'\n", "", ""},
 		{"not equal", "assert f(x) != 3\n", "opposite", ""},
 		{"exception that a loop expects", "for x in (1, 2):\n    try:\n        f(x)\n    except ValueError as e:  # a: b\n        continue\n    raise AssertionError\n", "opposite", "try:\n        f(x)\n    except ValueError as e:"},
+		{"exception that a block expects", "try:\n    f(x)\n    assert False\nexcept ValueError:\n    pass\n", "opposite", ""},
+		{"exception that a block may have", "try:\n    y = f(x)\nexcept ValueError:\n    y = None\n", "", ""},
 		{"exception of the tests", "try:\n    open('x')\nexcept OSError:\n    pass\n", "", ""},
 		{"two exceptions", "try:\n    f(x)\nexcept ValueError:\n    pass\nexcept KeyError:\n    pass\n", "", ""},
 		{"denied over lines", "assert not (\n    f(x) and\n    f(y))\n", "opposite", ""},

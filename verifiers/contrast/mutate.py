@@ -214,7 +214,8 @@ class File:
     def accuses(node):
         error = getattr(node, "exc", getattr(node, "value", None))
         name = called(error) if isinstance(error, ast.Call) else getattr(error, "id", "")
-        return isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
+        return (isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
+                or isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value)
 
     def truth(self, at, test, holds):
         """Change the expected values of equalities that are asserted to hold, or of others not to."""
@@ -319,16 +320,23 @@ class File:
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and called(node.value) in TURNED and any(map(self.asks, node.value.args)):
             end = self.span(node.value.func)[1]
             self.edit(node, "opposite", node.value, end - len(called(node.value)), end, TURNED[called(node.value)])
-        elif isinstance(node, ast.Try) and len(node.handlers) == 1 and not node.finalbody and self.asks(node.body[0]):
+        elif isinstance(node, ast.Try) and len(node.handlers) == 1 and not node.finalbody and self.demanded(node):
+            body = [s for s in node.body if not self.accuses(s)]
             (start, _), (catch, _), (end, _) = map(self.span, (node, node.handlers[0], node.handlers[0].body[0]))
             head = re.match(r"except\b[^:\n]*:", self.text(catch, end))
-            if head:
-                self.edit(node.body[0], "opposite", node, start, catch + head.end(), "if 1" + self.text(start + len("try"), catch) + "elif 1:")
-        elif isinstance(node, ast.With) and len(node.items) == 1 and isinstance(node.items[0].context_expr, ast.Call) and self.asks(node.body[-1]):
+            if head and any(map(self.asks, body)):
+                self.edit(body[0], "opposite", node, start, catch + head.end(), "if 1" + self.text(start + len("try"), catch) + "elif 1:", last=body[-1])
+        elif isinstance(node, ast.With) and len(node.items) == 1 and isinstance(node.items[0].context_expr, ast.Call) and any(map(self.asks, node.body)):
             item = node.items[0]
             start, end = self.span(node)[0], self.span(item.optional_vars or item.context_expr)[1]
             if called(item.context_expr) in ("raises", "assertRaises", "assertRaisesRegex") and self.text(end, end + 1) == ":" and "\n" not in self.text(start, end):
-                self.edit(node.body[-1], "opposite", node, start, end, "if 1")
+                self.edit(node.body[0], "opposite", node, start, end, "if 1", last=node.body[-1])
+
+    def demanded(self, node):
+        """Whether the tests fail if a try statement meets no exception."""
+        block = next(b for _, b in ast.iter_fields(self.parents[node]) if isinstance(b, list) and node in b)
+        after = block[block.index(node) + 1:][:1]
+        return any(map(self.accuses, node.body[1:] + node.orelse + after))
 
     def asks(self, node):
         """Whether something may be the candidate's."""
@@ -382,7 +390,7 @@ class File:
         telling = re.sub(r"(?<![\w.])%s(?![\w])" % re.escape(value), lambda m: changed, said)
         return (end, new) if telling == said else (stop, new + self.text(end, begin) + telling)
 
-    def edit(self, at, kind, node, start, end, new, again=False):
+    def edit(self, at, kind, node, start, end, new, again=False, last=None):
         if kind == "value":
             end, new = self.told(at, start, end, new)
         own, inside, test, row = self.function(at), self.function(node), "", False
@@ -400,7 +408,7 @@ class File:
             self.made.add(key)
             place = self.places.setdefault((test, where.lineno, where.end_lineno), len(self.places))
             self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "shared": again or len(uses) > 1, "place": place,
-                               "test": test, "row": row, "line": where.lineno, "last": where.end_lineno})
+                               "test": test, "row": row, "line": where.lineno, "last": (last or where).end_lineno})
 
     def handed(self, at):
         """Whether an assertion is in a function that a test hands over: who calls it can catch what it raises."""
