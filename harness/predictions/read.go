@@ -352,7 +352,7 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 	case kind == compiler.CandidateWorkspace && e.IsDir():
 		c := candidate.Candidate{Workspace: name}
 		tree, err := c.TreeDigest(ctx, 0)
-		if err != nil {
+		if err != nil && !errors.Is(err, workspace.ErrTooBig) { // Produce says so of this candidate
 			return err
 		}
 		f, err := foreign.OpenPath(name+layer.Suffix, math.MaxInt64)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
@@ -119,6 +120,15 @@ func TestReadDirectory(t *testing.T) {
 	if must.Do(t, err); other.Digest == set.Digest {
 		t.Error("another file, and the same digest")
 	}
+	deep := filepath.Join(dir, "files", strings.Repeat("d/", 600))
+	must.Do(t, os.MkdirAll(deep, 0o755))
+	set, err = predictions.Read(t.Context(), dir, pack, false) // the other candidates are judged all the same
+	must.Do(t, err)
+	r := harness.Request{Task: compiler.AgentView{ID: "files"}, Attempt: 1, Kind: compiler.CandidateWorkspace, Dest: t.TempDir(), WorkspaceBytes: 1 << 20}
+	if result, err := set.Produce(t.Context(), nil, r); err != nil || result.Failure == nil || result.Failure.Reason != "candidate_too_big" {
+		t.Errorf("600 directories deep: %+v %v", result.Failure, err)
+	}
+	must.Do(t, os.RemoveAll(filepath.Join(dir, "files", "d")))
 	must.Do(t, os.WriteFile(filepath.Join(dir, "text.txt"), nil, 0o644))
 	must.Do(t, os.Truncate(filepath.Join(dir, "text.txt"), 300<<30))
 	_, err = predictions.Read(t.Context(), dir, pack, false)
