@@ -113,10 +113,9 @@ func (s Suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 
 // sets draws the sets of two runs from functions, and returns a third set with every function in all:
 //
-//	every function                the first edit is in one of the two sets
+//	every function                its first edit or, by chance, one of another value, is in one of the two sets
 //	the first function            an edit of another assertion, or of another row of its table, is in the other set
-//	the second and the third      are in one set only, so that each set leaves a function unchanged
-//	all further functions         an edit of another assertion is in the other set by chance
+//	the second and the third      are not in the same set, so that each set leaves a function unchanged
 //	rows of a parametrize table   each row is in one of the two sets
 //	what passes without solution  is in one set only, if anything fails: else a candidate that solves nothing would notice
 //
@@ -148,10 +147,14 @@ func sets(of, all [][]contrast.Edit, unsolved failureLines, one bool) []contrast
 		if passes {
 			half = passing
 		}
-		first, ok := add(half, own, func(contrast.Edit) bool { return true })
-		if ok && (i == 0 && !(one && len(of) > 1) || i > 2 && !passes && rand.IntN(2) == 0) {
+		later := i > 0 && rand.IntN(2) == 0
+		first, ok := add(half, own, func(e contrast.Edit) bool { return !later || e.Start != own[0].Start })
+		if !ok {
+			first, ok = add(half, own, func(contrast.Edit) bool { return true })
+		}
+		if ok && i == 0 && !(one && len(of) > 1) {
 			_, other := add(1-half, own, func(e contrast.Edit) bool { return e.Place != first.Place })
-			if !other && i == 0 { // another row of a table
+			if !other { // another row of a table
 				add(1-half, own, func(e contrast.Edit) bool { return e.Start != first.Start })
 			}
 		}

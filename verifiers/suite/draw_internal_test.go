@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/securebench/sbench/runtime"
@@ -52,6 +53,20 @@ func TestOneFunction(t *testing.T) {
 				t.Fatalf("%+v", s)
 			}
 		}
+	}
+	changed := map[int]bool{}
+	for range 60 { // a function is changed in one run, except for one, and not always at its first assertion
+		s := sets(of, of, nil, false)
+		both := slices.Concat(s[0].Edits, s[1].Edits)
+		if len(both) != len(of)+1 {
+			t.Fatalf("%+v", s)
+		}
+		for _, e := range both {
+			changed[e.Start] = true
+		}
+	}
+	if len(changed) != 2*len(of) {
+		t.Errorf("changed are %v", changed)
 	}
 	unsolved := failureLines{"FAILED t.py::test_a - assert"}
 	for range 20 { // what passes without a solution is changed in one run, and the other shows nothing else
