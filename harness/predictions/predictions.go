@@ -59,33 +59,35 @@ func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) 
 	})
 	if err == nil && result.Failure == nil && c.Layer != "" && r.Task.Environment.Machine {
 		result.Candidate.Layer = c.Layer
-		err = copyLayer(ctx, c, r.Dest+layer.Suffix, candidate.LayerBudget(r.WorkspaceBytes))
-	}
-	if errors.Is(err, workspace.ErrTooBig) {
-		return harness.Result{Failure: &candidate.Failure{Reason: "candidate_too_big", Phase: "extraction", Message: err.Error()}}, nil
+		result.Failure, err = copyLayer(ctx, c, r.Dest+layer.Suffix, candidate.LayerBudget(r.WorkspaceBytes))
 	}
 	return result, err
 }
 
-// copyLayer copies a candidate's layer after checking its digest and its entries.
-func copyLayer(ctx context.Context, c candidate.Candidate, dest string, limits layer.Budget) error {
+// copyLayer copies a candidate's layer after checking its digest and its entries. A Failure is the layer's fault.
+func copyLayer(ctx context.Context, c candidate.Candidate, dest string, limits layer.Budget) (*candidate.Failure, error) {
 	from, err := c.OpenLayer(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = from.Close() }()
 	for _, err := range layer.Entries(ctx, from, limits) {
-		if err != nil {
-			return err
+		switch {
+		case errors.Is(err, workspace.ErrTooBig):
+			return &candidate.Failure{Reason: "candidate_too_big", Phase: "extraction", Message: err.Error()}, nil
+		case errors.Is(err, layer.ErrInvalid):
+			return &candidate.Failure{Reason: "candidate_unreadable", Phase: "extraction", Message: err.Error()}, nil
+		case err != nil:
+			return nil, err
 		}
 	}
 	to, err := os.OpenFile(dest, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = from.Seek(0, io.SeekStart)
 	if err == nil {
 		_, err = io.Copy(to, from)
 	}
-	return errors.Join(err, to.Sync(), to.Close())
+	return nil, errors.Join(err, to.Sync(), to.Close())
 }

@@ -1,6 +1,9 @@
 package predictions_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate"
@@ -94,6 +98,17 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// layerWith returns a layer that has one empty file.
+func layerWith(t *testing.T, name string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	packed, err := zstd.NewWriter(&b)
+	must.Do(t, err)
+	archive := tar.NewWriter(packed)
+	must.Do(t, errors.Join(archive.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg}), archive.Close(), packed.Close()))
+	return b.Bytes()
+}
+
 // TestReadDirectory: the entries of a directory have the names of tasks, and the digest covers all
 // entries.
 func TestReadDirectory(t *testing.T) {
@@ -129,6 +144,17 @@ func TestReadDirectory(t *testing.T) {
 		t.Errorf("600 directories deep: %+v %v", result.Failure, err)
 	}
 	must.Do(t, os.RemoveAll(filepath.Join(dir, "files", "d")))
+	r.Task.Environment.Machine = true
+	for name, written := range map[string][]byte{"no archive": []byte("x"), "a path that leads out of the machine": layerWith(t, "../x"), "half an archive": layerWith(t, "x")[:20]} {
+		must.Do(t, os.WriteFile(filepath.Join(dir, "files.layer.tar.zst"), written, 0o644))
+		set, err = predictions.Read(t.Context(), dir, pack, false)
+		must.Do(t, err)
+		r.Dest = t.TempDir()
+		if result, err := set.Produce(t.Context(), nil, r); err != nil || result.Failure == nil || result.Failure.Reason != "candidate_unreadable" {
+			t.Errorf("a layer that is %s: %+v %v", name, result.Failure, err)
+		}
+	}
+	must.Do(t, os.Remove(filepath.Join(dir, "files.layer.tar.zst")))
 	must.Do(t, os.WriteFile(filepath.Join(dir, "text.txt"), nil, 0o644))
 	must.Do(t, os.Truncate(filepath.Join(dir, "text.txt"), 300<<30))
 	_, err = predictions.Read(t.Context(), dir, pack, false)
