@@ -259,7 +259,7 @@ func (r Request) entrypointUser() string {
 			return ""
 		}
 	}
-	return cmp.Or(env.User, r.Image.User, "root")
+	return cmp.Or(env.User, r.Image.User, "0")
 }
 
 func (r Request) taskPath(taskFile string) string {

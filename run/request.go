@@ -105,6 +105,7 @@ func (p Plan) limits(env environment.Environment) runtime.Limits {
 	l.Memory = min(l.Memory, cmp.Or(most.Memory, l.Memory))
 	l.CPUs = min(l.CPUs, cmp.Or(most.CPUs, l.CPUs))
 	l.Pids = min(l.Pids, cmp.Or(most.Pids, l.Pids))
+	l.ShmBytes = min(l.ShmBytes, l.Memory) // it counts as memory, which a degraded host does not bound
 	return l
 }
 

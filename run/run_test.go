@@ -397,13 +397,18 @@ func TestTesterBoundsTheTask(t *testing.T) {
 	if got := e.last.Limits; got.Memory != 1<<28 || got.Pids != 10 || got.CPUs != 0.5 || got.ShmBytes != 2<<20 {
 		t.Errorf("limits %+v", got)
 	}
+	cfg, e = config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base", "resources": {"memory": "64m", "shm": "1t"}}, "eval": {"checker": {"command": ["check"]}}}`)
+	ran(t, cfg)
+	if got := e.last.Limits; got.ShmBytes != 64<<20 {
+		t.Errorf("more in /dev/shm than there is memory: %+v", got)
+	}
 }
 
 // TestEntrypointUser: the image's entry point runs as the image's user, or the task's, if the harness has another one and the
 // task has what that takes.
 func TestEntrypointUser(t *testing.T) {
 	for more, want := range map[string]string{
-		`, "harness_user": "agent", "capabilities": "packages"`:                  "agent [root]",
+		`, "harness_user": "agent", "capabilities": "packages"`:                  "agent [0]",
 		`, "harness_user": "agent", "capabilities": "packages", "user": "owner"`: "agent [owner]",
 		`, "harness_user": "agent", "capabilities": ["SETUID"]`:                  "agent []",
 		`, "user": "owner", "capabilities": "packages"`:                          "owner []",
