@@ -422,7 +422,7 @@ func (t *trust) has(dir, module string) bool {
 
 // restore notes a path that the checker sees as in the image, or not at all. file says that the image has a file there.
 func (t *trust) restore(p string, file bool) {
-	if len(t.restored) == maxRestored {
+	if len(t.restored) == maxRestored || slices.Contains(t.restored, "/"+p) {
 		return
 	}
 	t.restored = append(t.restored, "/"+p)

@@ -104,6 +104,12 @@ func TestTrust(t *testing.T) {
 	}
 	check(seen, true)
 	check(restored, false)
+	trust := newTrust(image, nil, family.TerminalEval{})
+	for _, kind := range []layer.Kind{layer.Directory, layer.Opaque} { // what a directory that is new has
+		_, err = trust.shows(&layer.Entry{Path: "opt/sbench", Kind: kind})
+		must.Do(t, err)
+	}
+	must.Equal(t, []string{"/opt/sbench"}, trust.restored)
 }
 
 func sees(t *testing.T, trust *trust, image *os.Root, entry, path string) bool {
