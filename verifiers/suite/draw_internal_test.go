@@ -8,7 +8,8 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// TestEndsAs: a candidate has to fail the tests that the reference fails, and no others, whatever names them.
+// TestEndsAs: a candidate has to fail the changed tests that the reference fails, and none that the reference does not
+// fail, whatever names them. What the reference fails beside them, by chance, is not required.
 func TestEndsAs(t *testing.T) {
 	edits := []contrast.Edit{{Path: "tests/test_a.py", Test: "test_one"}, {Path: "tests/test_a.py", Test: "T::test_two"}}
 	ended := func(text string) runtime.Exit {
@@ -27,7 +28,17 @@ func TestEndsAs(t *testing.T) {
 		},
 		"FAIL: test_two (tests.test_a.T.test_two)\n": {
 			"test_two (tests.test_a.T.test_two) ... ERROR\nERROR: test_two (tests.test_a.T.test_two)\n": true,
+			"test_two (tests.test_a.T.test_two) ... 1 ERROR\n":                                          true,
 			"FAIL: test_two (tests.test_a.T.test_two)\nFAIL: test_one (tests.test_a.T.test_one)\n":      false,
+		},
+		"FAIL: test_two (tests.test_a.T.test_two) (f=<f at 0x7f1>)\n": {
+			"FAIL: test_two (tests.test_a.T.test_two) (f=<f at 0x7f2>)\n": true,
+		},
+		"FAILED tests/test_a.py::test_one - assert 1 == 3\nFAILED tests/test_a.py::B::test_two\nFAILED tests/test_b.py::test_slow\n": {
+			"FAILED tests/test_a.py::test_one\n":                                          true,
+			"FAILED tests/test_a.py::test_one\nFAILED tests/test_b.py::test_slow\n":       true,
+			"FAILED tests/test_a.py::test_one\nFAILED tests/test_b.py::test_three - no\n": false,
+			"FAILED tests/test_a.py::B::test_two\nFAILED tests/test_b.py::test_slow\n":    false,
 		},
 		"2 failed in 0.1s\n": {"2 failed in 0.1s\n": true, "1 failed in 0.1s\n": false, "3 failed in 0.1s\n": false},
 		"":                   {"": true, "1 failed in 0.1s\n": true},

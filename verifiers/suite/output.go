@@ -72,8 +72,9 @@ func (l failureLines) name(e contrast.Edit) bool {
 // omit reports whether no line names the edit's test as failed: it passed, or did not run.
 func (l failureLines) omit(e contrast.Edit) bool { return !l.name(e) }
 
-// testID matches how pytest and unittest name a test in a failure line, with its class, and with the row of a table.
-var testID = regexp.MustCompile(`(\S+\.py::.+?)(?: - .*| (?:FAILED|ERROR)\b.*)?\s*$|^\s*(?:(?:FAIL|ERROR): )?(\w+ \([\w.]+\).*?)(?: \.\.\. (?:FAIL|ERROR))?\s*$`)
+// testID matches how pytest and unittest name a test in a failure line, with its class and, for pytest, with the row of a
+// table. A subtest of unittest has the name of its test: what it adds can be an address in memory.
+var testID = regexp.MustCompile(`(\S+\.py::.+?)(?: - .*| (?:FAILED|ERROR)\b.*)?\s*$|^\s*(?:(?:FAIL|ERROR): )?(\w+ \([\w.]+\))`)
 
 // tests returns the names of the tests that the lines name as failed, sorted.
 func (l failureLines) tests() (names []string) {

@@ -303,12 +303,11 @@ func (s Suite) contrasted(ctx context.Context, v verifiers.Verdict, sum contrast
 // behind: one of these more tests, changed alone, fails and none before it. A candidate that fails tests because it
 // noticed a change in others does not notice this one. other is the set of the other run, all has every function.
 func (s Suite) leftBehind(ctx context.Context, exit runtime.Exit, set, other, all contrast.Set) (bool, error) {
-	failed := failureLinesOf(exit).tests()
-	more := failureLines(slices.DeleteFunc(slices.Clone(failed), func(name string) bool { return slices.Contains(set.Failed, name) }))
+	more, changed := compare(exit, set)
 	first := func(o contrast.Edit) bool {
 		return more.name(o) && !slices.ContainsFunc(set.Edits, func(e contrast.Edit) bool { return !s.before(o, e) })
 	}
-	if len(failed) != len(set.Failed)+len(more) || slices.ContainsFunc(set.Edits, more.name) || slices.ContainsFunc(all.Edits, first) {
+	if !changed || slices.ContainsFunc(set.Edits, more.name) || slices.ContainsFunc(all.Edits, first) {
 		return false, nil
 	}
 	edits := slices.DeleteFunc(slices.Clone(other.Edits), more.omit)
@@ -519,14 +518,31 @@ func setOf(exit runtime.Exit, edits []contrast.Edit) contrast.Set {
 	return set
 }
 
-// endsAs reports whether a run ended as the set's changes require: the command fails and reports the same tests as
-// failed as for the reference, or as many, or meets a limit before it says how many.
+// compare returns the tests that failed although the reference does not fail them with the set, and whether all tests
+// failed that the set changes and the reference fails. The reference can fail other tests by chance, or because of what
+// it keeps between tests.
+func compare(exit runtime.Exit, set contrast.Set) (more failureLines, all bool) {
+	failed := failureLinesOf(exit).tests()
+	for _, name := range failed {
+		if !slices.Contains(set.Failed, name) {
+			more = append(more, name)
+		}
+	}
+	return more, !slices.ContainsFunc(set.Failed, func(name string) bool {
+		return !slices.Contains(failed, name) && slices.ContainsFunc(set.Edits, failureLines{name}.name)
+	})
+}
+
+// endsAs reports whether a run ended as the set's changes require: the command fails, and names as failed the changed
+// tests that the reference fails, and no test that the reference does not fail. If the output names no tests, as many
+// have failed as for the reference, or the command meets a limit before it says how many.
 func endsAs(exit runtime.Exit, set contrast.Set) bool {
 	switch {
 	case exit.Success():
 		return false
 	case len(set.Failed) > 0:
-		return slices.Equal(failureLinesOf(exit).tests(), set.Failed)
+		more, all := compare(exit, set)
+		return all && len(more) == 0
 	}
 	return set.Failures == 0 || exit.Reason != runtime.Exited || failures(exit.Stdout, exit.Stderr) == set.Failures
 }
