@@ -207,7 +207,7 @@ class File:
                     for literals in [self.resolve(value) for value in call.args + [k.value for k in call.keywords]]:
                         if not self.taken(node, literals):
                             self.vary(node, literals)
-            if len(self.edits) == made and not self.each:
+            if len(self.edits) == made and not self.each and not self.optional(node):
                 self.opposite(node)
 
     @staticmethod
@@ -331,6 +331,11 @@ class File:
             start, end = self.span(node)[0], self.span(item.optional_vars or item.context_expr)[1]
             if called(item.context_expr) in ("raises", "assertRaises", "assertRaisesRegex") and self.text(end, end + 1) == ":" and "\n" not in self.text(start, end):
                 self.edit(node.body[0], "opposite", node, start, end, "if 1", last=node.body[-1])
+
+    def optional(self, node):
+        """Whether a right candidate may choose that a node does not run."""
+        return any(isinstance(above, ast.If) and n is not above.test and self.asks(above.test) or isinstance(n, ast.ExceptHandler) and not
+                   (len(above.handlers) == 1 and self.demanded(above)) for n, above in [(n, self.parents[n]) for n in self.above(node) if n in self.parents])
 
     def demanded(self, node):
         """Whether the tests fail if a try statement meets no exception."""
