@@ -109,7 +109,7 @@ check:
 ## golden: write golden files, schemas and the tables of keys anew, for git diff to show
 .PHONY: golden
 golden:
-	@go test ./compiler ./compiler/testerfile ./pack -run '^(TestCases|TestSchemaFiles|TestTesterKeys|TestGolden)$$' -update
+	@go test ./compiler ./compiler/testerfile ./oci ./pack -run '^(TestCases|TestSchemaFiles|TestTesterKeys|TestGolden)$$' -update
 
 ## bench: benchmarks, next to runc and, where a daemon answers, Docker
 .PHONY: bench

@@ -146,7 +146,7 @@ func compare(t *testing.T, name, got string) {
 	}
 	want := must.Read(t, golden)
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("spec differs from %s (run with -update after checking):\n%s", golden, diff)
+		t.Errorf("spec differs from %s, which make golden writes:\n%s", golden, diff)
 	}
 }
 

@@ -149,11 +149,15 @@ var (
 	commandEscape = regexp.MustCompile(`(?s)\\(.)`)
 )
 
-// composeTest returns the command of a service's health check as a list; nil for the image's own. If there is to be none,
-// lines is what takes it from the image.
+// composeTest returns the command of a service's health check as a list; nil for the image's own. If the service is to have
+// no check, lines are the instructions of a Dockerfile that take the image's check away.
 func (t composeReader) composeTest(service document.Value) (ready, lines []string) {
 	check := service.Get("healthcheck")
 	v := check.Get("test")
+	none := []string{"HEALTHCHECK NONE"}
+	if check.Get("disable").IsTrue() {
+		return nil, none
+	}
 	if v.Kind() == document.String {
 		return []string{"sh", "-c", t.composeText(v)}, nil
 	}
@@ -163,8 +167,8 @@ func (t composeReader) composeTest(service document.Value) (ready, lines []strin
 		return args[1:], nil
 	case len(args) == 2 && args[0] == "CMD-SHELL":
 		return []string{"sh", "-c", args[1]}, nil
-	case check.Get("disable").IsTrue() || len(args) > 0 && args[0] == "NONE":
-		return nil, []string{"HEALTHCHECK NONE"}
+	case len(args) > 0 && args[0] == "NONE":
+		return nil, none
 	case len(args) > 0:
 		t.wrong(t.name, v.Line(), "begin it with CMD or CMD-SHELL", "the health check is no command")
 	}
