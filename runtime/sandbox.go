@@ -191,8 +191,8 @@ type Config struct {
 	Env     []string // NAME=value; overrides the image's
 	Workdir string   // absolute; "" means the image's
 	User    string   // uid[:gid] or names; "" means the image's
-	// Become are users, as in User. If there are any, processes start as root, for a program of sbench's that becomes
-	// User or one of them: it finds their ids in the variable UsersVariable.
+	// Become are further users, as in User. If there are any, every process starts as root, and must be a program of
+	// sbench's that becomes one of them or User. It finds their ids in the variable UsersVariable.
 	Become  []string
 	Network *Network // nil means a loopback interface on which sbench does not listen
 	// NetworkOf is a sandbox of the same engine. The new sandbox shares its network namespace, the
@@ -205,7 +205,7 @@ type Config struct {
 	Observer Observer // of the sandbox's processes; nil for none
 }
 
-// UsersVariable holds the users of Config.Become, and Config.User as "", as a JSON object of passwd.User.
+// UsersVariable holds a JSON object: a passwd.User for each name in Config.Become, and for "", which is Config.User.
 const UsersVariable = "SBENCH_USERS"
 
 // A Network describes sbench's sockets on a sandbox's loopback interface. The sandbox has no

@@ -39,7 +39,8 @@ type Service struct {
 	Ready []string      `json:"ready"` // succeeds as soon as the service can be used; without one, the service is ready when it has settled
 	Wait  time.Duration `json:"wait"`  // until it is ready; 0 means a minute
 	Once  bool          `json:"once"`  // it has to end, with success, before what follows starts
-	// User, as in runtime.Config, takes CAP_SETUID, CAP_SETGID and CAP_CHOWN in the sandbox; "" is the sandbox's user.
+	// User is the process's user, as in runtime.Config; "" is the sandbox's user. Any other needs CAP_SETUID, CAP_SETGID
+	// and CAP_CHOWN in the sandbox.
 	User string `json:"user"`
 }
 
@@ -112,10 +113,11 @@ func start(args []string) error {
 	return syscall.Exec(found, args, os.Environ())
 }
 
-// users are those that this process can become, if it is to become any.
+// users are the users that this process can become, by the names in runtime.Config.Become; the sandbox's user is "". They
+// are nil if this process started as the sandbox's user.
 type users map[string]passwd.User
 
-// becomeOwn makes this process, and its input and output, the sandbox's user's.
+// becomeOwn gives this process, its input and its output to the sandbox's user.
 func (all users) becomeOwn() error {
 	u, ok := all[""]
 	if !ok {

@@ -268,7 +268,7 @@ deb() {
 	as "$program" gc
 	dpkg --remove sbench
 	dpkg --purge sbench
-	left="$(ls -d "${files[@]}" /var/lib/sbench /run/sbench 2>/dev/null || true)"
+	left="$(ls -d "${files[@]}" /etc/apparmor.d/usr.bin.sbench /var/lib/sbench /run/sbench 2>/dev/null || true)"
 	printf 'left: %s\n' "$left"
 	[ -z "$left" ]
 }
