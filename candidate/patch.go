@@ -50,9 +50,9 @@ type PatchSource struct {
 }
 
 // ExtractPatch returns the agent's changes as a patch in git's format, in UTF-8. The image's git compares the tree with the
-// image's repository in a fresh sandbox. It follows the agent's ignore rules for what the agent's index does not name, unless
-// s.Ignored is set, but never the agent's configuration, attributes or hooks. A Failure is the candidate's fault; an error means that sbench could not create the
-// patch. left names what the patch lacks:
+// image's repository in a fresh sandbox. Unless s.Ignored is set, the patch lacks files that the agent's ignore rules name
+// and the agent's index does not. Git never follows the agent's configuration, attributes or hooks. A Failure is the
+// candidate's fault; an error means that sbench could not create the patch. left names what else the patch lacks:
 //
 //   - files that git cannot read
 //   - repositories without a commit

@@ -2,8 +2,8 @@
 # diff.sh REPO TREE FORM EXCLUDE...
 #
 # Prints the difference between the work tree of the image's repository REPO and
-# the directory TREE, which an agent may have written. Only plain files, ignore
-# rules and the names in the index of TREE count. With FORM "binary", git shows
+# the directory TREE, which an agent may have written. Of TREE, git reads only
+# plain files, ignore rules and the names in the index. With FORM "binary", git shows
 # every change as binary, so that the output is ASCII. New files of more than
 # SBENCH_MOST KiB do not count. With SBENCH_IGNORED=yes files that the ignore
 # rules of TREE name count, too, but not those of EXCLUDE. Writes to
@@ -30,11 +30,6 @@ after=$(snapshot "$tree" /sbench/after)
 cd "$tree"
 # shellcheck disable=SC2031 # the subshell is snapshot's
 export GIT_WORK_TREE="$tree" GIT_INDEX_FILE=/sbench/after
-# No ignore rule names what the agent's index has.
-if [ -f .git/index ] && GIT_INDEX_FILE=.git/index git ls-files -z > /sbench/tracked; then
-	sort -z -o /sbench/tracked /sbench/tracked
-	git ls-files -z --others --exclude-from="$GIT_DIR/own" | sort -z | comm -z -12 - /sbench/tracked | git update-index -z --add --stdin || true
-fi
 find . -path ./.git -prune -o -type f -size "+${SBENCH_MOST}k" -print0 > /sbench/big
 # shellcheck disable=SC2016 # the inner shell expands it
 xargs -0 -r sh -c 'for name; do git cat-file -e "$0:${name#./}" 2> /dev/null || printf "%s\0" "${name#./}"; done' "$before" < /sbench/big |

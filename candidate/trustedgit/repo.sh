@@ -29,14 +29,20 @@ fi
 plain='* !text !eol !crlf !filter !ident !merge !working-tree-encoding !whitespace'
 echo "$plain !diff" > "$GIT_DIR/info/attributes"
 
-# snapshot TREE INDEX prints the tree object of a work tree. A file in the index
-# counts even if an ignore rule names it. With SBENCH_IGNORED=yes all files count
-# but those that $GIT_DIR/own names. What git cannot add does not count.
+# snapshot TREE INDEX prints the tree object of a work tree. A file in INDEX, or in
+# TREE's own index, counts even if an ignore rule names it. With SBENCH_IGNORED=yes
+# all files count but those that $GIT_DIR/own names. What git cannot add does not
+# count.
 snapshot() (
 	cd "$1" || exit
 	export GIT_INDEX_FILE="$2"
 	[ -f "$2" ] || git read-tree "$head"
 	git --work-tree="$1" add --all --ignore-errors -- . || [ $? = 1 ]
+	if [ -f .git/index ] && GIT_INDEX_FILE="$1/.git/index" git ls-files -z > /sbench/tracked; then
+		sort -z -o /sbench/tracked /sbench/tracked
+		git --work-tree="$1" ls-files -z --others --exclude-from="$GIT_DIR/own" | sort -z | comm -z -12 - /sbench/tracked |
+			git --work-tree="$1" update-index -z --add --stdin || true
+	fi
 	if [ -n "${SBENCH_IGNORED:-}" ]; then
 		git --work-tree="$1" ls-files -z --others --exclude-from="$GIT_DIR/own" > /sbench/ignored
 		xargs -0 -r git --work-tree="$1" add --force -- < /sbench/ignored
