@@ -130,7 +130,10 @@ func (t composeReader) checkKeys(service string, s document.Value) {
 		t.wrong(t.name, platform.Line(), "leave it out if the task can be solved without", "the service %s is for %s, which this machine is not", service, t.composeText(platform))
 	}
 	for _, v := range listed(tmpfs) {
-		if at, _, _ := strings.Cut(v.Text(), ":"); at != "" && !slices.Contains(emptyDirs, path.Clean(at)) {
+		at, options, _ := strings.Cut(v.Text(), ":")
+		if path.Clean(at) == "/dev/shm" && strings.Contains(options, "size=") {
+			t.wrong(t.name, v.Line(), "write the size as shm_size", "the service %s has a tmpfs of a size at %s, which is not supported", service, at)
+		} else if at != "" && !slices.Contains(emptyDirs, path.Clean(at)) {
 			t.wrong(t.name, v.Line(), "make the directory in the Dockerfile", "the service %s has a tmpfs at %s, which is not supported", service, at)
 		}
 	}
