@@ -313,7 +313,7 @@ class File:
                 self.edit(at, "swap", n, start, end, new)
 
     def opposite(self, node):
-        """Assert the opposite, or expect no exception. A candidate that passes cannot pass this, too."""
+        """Assert the opposite, or expect no exception. A candidate that passes the assertion fails its opposite."""
         if isinstance(node, ast.Assert) or isinstance(node, ast.If) and len(node.body) == 1 and self.accuses(node.body[0]):
             if self.asks(node.test):
                 self.edit(node, "opposite", node.test, *self.span(node.test), self.denied(node.test))

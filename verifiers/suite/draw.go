@@ -117,13 +117,14 @@ func (s Suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 //	the first function            an edit of another assertion, or of another row of its table, is in the other set
 //	the second and the third      are not in the same set, so that each set leaves a function unchanged
 //	rows of a parametrize table   each row is in one of the two sets
-//	what passes without solution  is in one set only, if anything fails: else a candidate that solves nothing would notice
+//	what passes without solution  is in one set only, if anything fails: in the other run, no test that a candidate
+//	                              passes without a solution tells the candidate that tests are changed
 //
 // The first function fails without a solution, if any function does. The task's description may tell
 // the answer to the assertion at which it fails, and so another assertion is changed, too.
 //
-// If a run's output neither names nor counts all tests that fail, a candidate that solves one of the changed functions
-// would seem to solve all. Then one says that only one function is changed in each run.
+// With one, each run changes one function. That is for output that neither names nor counts all tests that fail: of
+// several functions, a candidate that fails one would seem to fail all.
 func sets(of, all [][]contrast.Edit, unsolved failureLines, one bool) []contrast.Set {
 	if one {
 		of = of[:min(len(of), 2)]

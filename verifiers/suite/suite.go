@@ -300,8 +300,9 @@ func (s Suite) contrasted(ctx context.Context, v verifiers.Verdict, sum contrast
 }
 
 // leftBehind reports whether a run with set failed more tests than the reference because of what the failed tests left
-// behind: one of these more tests, changed alone, fails and none before it. A candidate that fails tests because it
-// noticed a change in others does not notice this one. other is the set of the other run, all has every function.
+// behind. It changes one of the additional tests alone: this test has to fail, and no test before it. A candidate that
+// fails a test only after it has noticed another changed test passes here. other is the set of the other run, all has
+// every function.
 func (s Suite) leftBehind(ctx context.Context, exit runtime.Exit, set, other, all contrast.Set) (bool, error) {
 	more, changed := compare(exit, set)
 	first := func(o contrast.Edit) bool {

@@ -119,7 +119,7 @@ class Graph:
 
 
 class Shared(dict):
-    """What lists and the like had when they crossed, by numbers that both processes count. Each has a copy of its own."""
+    """Lists and other containers that crossed, each with a copy of what it had then. Both processes number them alike."""
 
     count = 0
 
@@ -129,7 +129,7 @@ class Shared(dict):
             self.count += 1
 
     def changed(self):
-        """Whether one has changed here since, which the other process does not see."""
+        """Whether a container has changed here since. The other process does not see that."""
         try:
             return any(o != was for o, was in self.values())
         except Exception:  # objects of the candidate that cannot be compared

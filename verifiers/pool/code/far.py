@@ -10,7 +10,7 @@ import threading
 
 from codec import Graph, NotPlain, Shared, refuse
 
-NOTED = 100  # of what has crossed
+NOTED = 100  # most containers that are compared
 
 
 class Peer:
@@ -55,7 +55,8 @@ class Peer:
         return word, values
 
     def gone(self):
-        """Forget what the tests do not have any more, or got once more, or got long ago. Return its numbers."""
+        """Forget containers that the tests do not have any more, or that crossed once more, or long ago. Return their
+        numbers."""
         last = {id(o): n for n, (o, _) in self.shared.items()}
         self.shared[None] = [], []  # which nobody else has
         users = {n: sys.getrefcount(o) for n, (o, _) in self.shared.items()}

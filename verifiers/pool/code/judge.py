@@ -128,8 +128,8 @@ def callee(call):
 
 
 def asked(tests, kept):
-    """The names of what is called for more than its effect, or for a yes or no: for what the tests do not compare, also
-    after arithmetic, or compare with True or False, or one name of kept with another."""
+    """The names of what the tests call for its result, unless they compare this result, perhaps after arithmetic. The
+    comparison does not count if it is with True or False, or if two of its sides call names of kept."""
     compared = []
     says = lambda side: any(isinstance(n, ast.Call) and callee(n) in kept for n in ast.walk(side))
     for n in ast.walk(tests):
@@ -193,8 +193,8 @@ def define(nodes, space):
 
 
 class Alone:
-    """In which the candidate's code runs: a process that it forks ends there, as Python ends one, and does not go on with
-    what follows."""
+    """The candidate's code runs in this context. A process that the candidate forks ends here, as Python ends one, and does
+    not run sbench's code."""
 
     def __enter__(self):
         self.process = os.getpid()
@@ -205,9 +205,11 @@ class Alone:
         code = error.code if isinstance(error, SystemExit) else error
         if code is error is not None:
             traceback.print_exc()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code if isinstance(code, int) else code is not None)
+        try:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+        finally:  # the candidate may have closed them
+            os._exit(code & 255 if isinstance(code, int) else code is not None)
 
 
 def load(source, nodes, space):
