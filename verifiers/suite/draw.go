@@ -53,8 +53,8 @@ func (s Suite) seen(e contrast.Edit) bool {
 	return slices.ContainsFunc(s.Seen, func(seen string) bool { return strings.Contains("\n"+seen+"\n", line) })
 }
 
-// stopsEarly matches options of pytest and unittest to stop at the first failure.
-var stopsEarly = regexp.MustCompile(`(^|\s)(-[qsvx]*x[qsvx]*|--exitfirst|--maxfail|--failfast|unittest (.* )?-f)\b`)
+// stopsEarly matches a command of pytest, unittest, nose or tox with an option to stop at the first failure.
+var stopsEarly = regexp.MustCompile(`(test\w*|tox)\b(\\\n|[^\n;|&])*\s(-[qsvx]*x[qsvx]*|--exitfirst|--maxfail|--failfast)\b|unittest (.* )?-f\b`)
 
 // maxChanged bounds the changed functions, so that the output holds all their failures.
 const maxChanged = 40

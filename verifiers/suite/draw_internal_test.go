@@ -86,7 +86,8 @@ func TestOneFunction(t *testing.T) {
 			t.Fatalf("%+v", s)
 		}
 	}
-	for command, want := range map[string]bool{"pytest -x tests": true, "pytest -qx": true, "python -m unittest -v -f tests": true, "pytest --maxfail=1": true, "pytest -q tests": false, "python -m pytest --ext -f": false} {
+	for command, want := range map[string]bool{"pytest -x tests": true, "pytest -qx": true, "python -m unittest -v -f tests": true, "pytest --maxfail=1": true, "pytest -q tests": false, "python -m pytest --ext -f": false,
+		"set -x\npytest -q tests": false, "cd tests && bash -x run": false, "pytest tests | grep -qx ok": false, "pytest \\\n -x": true, "tox -e py -- -x": true, "./runtests.py -vx": true} {
 		if got := stopsEarly.MatchString(command); got != want {
 			t.Errorf("%s: %v", command, got)
 		}
