@@ -36,6 +36,11 @@ func pageOf(t *testing.T, sources ...*report.Source) string {
 	return name
 }
 
+// TestPageNumbers: the page has the table of what attempts took.
+func TestPageNumbers(t *testing.T) {
+	must.Contains(t, string(must.Read(t, write(t, one()))), "<th>median</th>", "<td>time, producer</td><td>2", "<td>peak memory</td>")
+}
+
 // TestPageViews: each view of a page is drawn and has what it is for. Whether it looks good is for people
 // to judge: the directory that SBENCH_REPORT_PICTURES names gets the pictures.
 func TestPageViews(t *testing.T) {
