@@ -46,12 +46,12 @@ func Digest(data []byte) string {
 
 // A Ledger appends records to a run's directory, which it locks against other processes. Each line contains the
 // digest of the line before it, the first line the digest of run.json, and ends with a digest of itself. Two
-// goroutines must not use a Ledger at once, except for Append.
+// goroutines must not use a Ledger at once, except to call Append.
 type Ledger struct {
 	root *os.Root
 	lock *os.File
 
-	mu   sync.Mutex // a record's place in the chain, while it is written
+	mu   sync.Mutex // guards what follows in Append: records are linked and written one after another
 	file *os.File
 	seal Seal // of what is written
 }
@@ -219,7 +219,7 @@ func (l *Ledger) Append(r Record) (Record, error) {
 		return r, fmt.Errorf("record of task %q: has %d JSON values, more than %d", r.TaskID, n, maxValues)
 	}
 	if r.CandidateWorkspace != nil || len(r.Logs) > 0 || r.EgressDigest+r.PrivateDigest != "" {
-		if err := l.sync(); err != nil { // others do not wait for it
+		if err := l.sync(); err != nil { // not under mu: calls of Append do not wait for each other's files
 			return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 		}
 	}
