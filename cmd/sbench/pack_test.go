@@ -253,7 +253,7 @@ func TestExamplePacks(t *testing.T) {
 				list, err := pack.Images(dir)
 				must.Do(t, err)
 				for _, image := range list {
-					sbench(t, "image", "rm", image.Ref) // which another test may have built
+					sbench(t, "image", "prune", "--all", image.Ref) // which another test may have built
 				}
 				code, _, stderr := sbench(t, "run", "-c", filepath.Join(dir, "tester-command.yaml"), "-o", filepath.Join(t.TempDir(), "out"))
 				if code != codeUsage || !strings.Contains(stderr, "sbench image build --pack ") {
