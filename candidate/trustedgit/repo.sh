@@ -38,9 +38,10 @@ snapshot() (
 	export GIT_INDEX_FILE="$2"
 	[ -f "$2" ] || git read-tree "$head"
 	git --work-tree="$1" add --all --ignore-errors -- . || [ $? = 1 ]
-	if [ -f .git/index ] && GIT_INDEX_FILE="$1/.git/index" git ls-files -z > /sbench/tracked; then
-		sort -z -o /sbench/tracked /sbench/tracked
-		git --work-tree="$1" ls-files -z --others --exclude-from="$GIT_DIR/own" | sort -z | comm -z -12 - /sbench/tracked |
+	# Only if TREE's index has more than INDEX are TREE's files looked at once more.
+	if [ -f .git/index ] && GIT_INDEX_FILE="$1/.git/index" git ls-files -z > /sbench/tracked && sort -z -o /sbench/tracked /sbench/tracked &&
+		git ls-files -z | sort -z | comm -z -13 - /sbench/tracked > /sbench/more && [ -s /sbench/more ]; then
+		git --work-tree="$1" ls-files -z --others --exclude-from="$GIT_DIR/own" | sort -z | comm -z -12 - /sbench/more |
 			git --work-tree="$1" update-index -z --add --stdin || true
 	fi
 	if [ -n "${SBENCH_IGNORED:-}" ]; then
