@@ -40,6 +40,11 @@ func TestEndsAs(t *testing.T) {
 			"FAILED tests/test_a.py::test_one\nFAILED tests/test_b.py::test_three - no\n": false,
 			"FAILED tests/test_a.py::B::test_two\nFAILED tests/test_b.py::test_slow\n":    false,
 		},
+		// the candidate's objects name the rows, and it prints beside the names
+		"FAILED tests/test_a.py::test_one[<a.A object at 0x7f1>] - assert 1 == 3\n": {
+			"tests/test_a.py::test_one[A(1, 2)] step 1 FAILED  [ 50%]\nFAILED tests/test_a.py::test_one[A(1, 2)] - assert 1 == 3\n": true,
+			"FAILED tests/test_a.py::test_one[A(1)]\nFAILED tests/test_a.py::test_one[A(2)]\n":                                      false,
+		},
 		"2 failed in 0.1s\n": {"2 failed in 0.1s\n": true, "1 failed in 0.1s\n": false, "3 failed in 0.1s\n": false},
 		"":                   {"": true, "1 failed in 0.1s\n": true},
 	} {

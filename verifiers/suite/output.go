@@ -55,17 +55,20 @@ func failureLinesOf(exit runtime.Exit) (lines failureLines) {
 	return lines
 }
 
-// name reports whether pytest or unittest names the edit's test as failed. A line in another form may be one that the
+// name reports whether pytest or unittest names the edit's test as failed.
+func (l failureLines) name(e contrast.Edit) bool { return len(l.of(e)) > 0 }
+
+// of returns the lines in which pytest or unittest name the edit's test. A line in another form may be one that the
 // candidate prints.
-func (l failureLines) name(e contrast.Edit) bool {
+func (l failureLines) of(e contrast.Edit) failureLines {
 	class, name := "", e.Test
 	if i := strings.LastIndex(name, "::"); i >= 0 {
 		class, name = name[:i], name[i+2:]
 	}
 	pytest := regexp.MustCompile(`(^|[\s/])` + regexp.QuoteMeta(path.Base(e.Path)+"::"+e.Test) + `($|[\s[])`)
 	unittest := regexp.MustCompile(`^((FAIL|ERROR): )?` + regexp.QuoteMeta(name) + ` \(.*\b` + regexp.QuoteMeta(class) + `\b.*\)`)
-	return slices.ContainsFunc(l, func(line string) bool {
-		return pytest.MatchString(line) || class != "" && unittest.MatchString(line)
+	return slices.DeleteFunc(slices.Clone(l), func(line string) bool {
+		return !pytest.MatchString(line) && (class == "" || !unittest.MatchString(line))
 	})
 }
 
@@ -73,14 +76,15 @@ func (l failureLines) name(e contrast.Edit) bool {
 func (l failureLines) omit(e contrast.Edit) bool { return !l.name(e) }
 
 // testID matches how pytest and unittest name a test in a failure line, with its class and, for pytest, with the row of a
-// table. A subtest of unittest has the name of its test: what it adds can be an address in memory.
-var testID = regexp.MustCompile(`(\S+\.py::.+?)(?: - .*| (?:FAILED|ERROR)\b.*)?\s*$|^\s*(?:(?:FAIL|ERROR): )?(\w+ \([\w.]+\))`)
+// table. A subtest of unittest has the name of its test: what it adds can be an address in memory. What a test
+// prints may follow its name.
+var testID = regexp.MustCompile(`(\S+\.py::[^\s\[]+(?:\[.*?\](?:\s|$))?)|^\s*(?:(?:FAIL|ERROR): )?(\w+ \([\w.]+\))`)
 
 // tests returns the names of the tests that the lines name as failed, sorted.
 func (l failureLines) tests() (names []string) {
 	for _, line := range l {
 		if m := testID.FindStringSubmatch(line); m != nil {
-			names = append(names, m[1]+m[2])
+			names = append(names, strings.TrimSpace(m[1]+m[2]))
 		}
 	}
 	slices.Sort(names)

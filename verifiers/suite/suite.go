@@ -308,7 +308,7 @@ func (s Suite) leftBehind(ctx context.Context, exit runtime.Exit, set, other, al
 	first := func(o contrast.Edit) bool {
 		return more.name(o) && !slices.ContainsFunc(set.Edits, func(e contrast.Edit) bool { return !s.before(o, e) })
 	}
-	if !changed || slices.ContainsFunc(set.Edits, more.name) || slices.ContainsFunc(all.Edits, first) {
+	if !changed || slices.ContainsFunc(all.Edits, first) {
 		return false, nil
 	}
 	edits := slices.DeleteFunc(slices.Clone(other.Edits), more.omit)
@@ -519,19 +519,19 @@ func setOf(exit runtime.Exit, edits []contrast.Edit) contrast.Set {
 	return set
 }
 
-// compare returns the tests that failed although the reference does not fail them with the set, and whether all tests
-// failed that the set changes and the reference fails. The reference can fail other tests by chance, or because of what
-// it keeps between tests.
+// compare returns the tests that failed although the reference does not fail them with the set, and whether each changed
+// test failed in as many rows as for the reference: objects of the candidate may name the rows. The reference can fail
+// other tests by chance, or because of what it keeps between tests.
 func compare(exit runtime.Exit, set contrast.Set) (more failureLines, all bool) {
-	failed := failureLinesOf(exit).tests()
-	for _, name := range failed {
-		if !slices.Contains(set.Failed, name) {
-			more = append(more, name)
+	failed, reference := failureLines(failureLinesOf(exit).tests()), failureLines(set.Failed)
+	more = slices.DeleteFunc(slices.Clone(failed), func(name string) bool { return slices.Contains(reference, name) })
+	for _, e := range set.Edits {
+		if len(failed.of(e)) != len(reference.of(e)) {
+			return more, false
 		}
+		more = slices.DeleteFunc(more, func(name string) bool { return failureLines{name}.name(e) })
 	}
-	return more, !slices.ContainsFunc(set.Failed, func(name string) bool {
-		return !slices.Contains(failed, name) && slices.ContainsFunc(set.Edits, failureLines{name}.name)
-	})
+	return more, true
 }
 
 // endsAs reports whether a run ended as the set's changes require: the command fails, and names as failed the changed
