@@ -42,9 +42,8 @@ if [ -s "$patches/restore" ]; then
 	cd "$repo"
 	xargs -0 rm -rf -- < "$patches/restore"
 	# A path that the base lacks stays removed.
-	git ls-tree -r -z --name-only "$before" > /sbench/base-paths
-	sort -z /sbench/base-paths | comm -z -12 - "$patches/restore" > /sbench/in-base
 	GIT_INDEX_FILE=/sbench/restore git read-tree "$before"
+	GIT_INDEX_FILE=/sbench/restore xargs -0 git --literal-pathspecs ls-files -z -- < "$patches/restore" > /sbench/in-base
 	GIT_INDEX_FILE=/sbench/restore git --work-tree="$repo" checkout-index -z --force --stdin < /sbench/in-base
 fi
 apply test.patch || exit 14

@@ -39,10 +39,11 @@ snapshot() (
 	[ -f "$2" ] || git read-tree "$head"
 	git --work-tree="$1" add --all --ignore-errors -- . || [ $? = 1 ]
 	# Only if TREE's index has more than INDEX are TREE's files looked at once more.
-	if [ -f .git/index ] && GIT_INDEX_FILE="$1/.git/index" git ls-files -z > /sbench/tracked && sort -z -o /sbench/tracked /sbench/tracked &&
-		git ls-files -z | sort -z | comm -z -13 - /sbench/tracked > /sbench/more && [ -s /sbench/more ]; then
-		git --work-tree="$1" ls-files -z --others --exclude-from="$GIT_DIR/own" | sort -z | comm -z -12 - /sbench/more |
-			git --work-tree="$1" update-index -z --add --stdin || true
+	# Without -z, git quotes names, so that each is a line; BusyBox's comm has no -z.
+	if [ -f .git/index ] && GIT_INDEX_FILE="$1/.git/index" git ls-files > /sbench/tracked && sort -o /sbench/tracked /sbench/tracked &&
+		git ls-files | sort | comm -13 - /sbench/tracked > /sbench/more && [ -s /sbench/more ]; then
+		git --work-tree="$1" ls-files --others --exclude-from="$GIT_DIR/own" | sort | comm -12 - /sbench/more |
+			git --work-tree="$1" update-index --add --stdin || true
 	fi
 	if [ -n "${SBENCH_IGNORED:-}" ]; then
 		git --work-tree="$1" ls-files -z --others --exclude-from="$GIT_DIR/own" > /sbench/ignored

@@ -22,6 +22,7 @@ func TestDiff(t *testing.T) {
 	}{
 		{"an ignored file", "", "echo > build/x", nil},
 		{"an ignored file in the agent's index", "", "echo > build/x; echo > build/y; git add -f build/x", []string{"build/x"}},
+		{"names that git quotes", "", `cd build; echo > 'a"b'; echo > é; git add -f .`, []string{`"a/build/a\"b"`, `"a/build/\303\251"`}},
 		{"an ignored file in the image's index", "echo > build/x; git add -f build/x", "echo > build/y; echo > z", []string{"z"}},
 		{"an ignored file in the image's index that the agent changes", "echo > build/x; git add -f build/x", "echo x > build/x", []string{"build/x"}},
 		{"a split index", "", "git update-index --split-index; echo > build/x; git add -f build/x; echo > z", []string{"build/x", "z"}},
@@ -48,7 +49,7 @@ func TestDiff(t *testing.T) {
 			run(`mkdir -p image/build; cd image; git init -q; echo build/ > .gitignore; git add .; git -c user.name=a -c user.email=a@b commit -qm base; ` + c.image)
 			run(`cp -a image agent; cd agent; ` + c.agent)
 			var got []string
-			for _, m := range regexp.MustCompile(`(?m)^diff --git a/(\S+)`).FindAllStringSubmatch(run(`SBENCH_MOST=1024 sh scripts/diff.sh "$PWD/image" "$PWD/agent" text`), -1) {
+			for _, m := range regexp.MustCompile(`(?m)^diff --git (?:a/)?(\S+)`).FindAllStringSubmatch(run(`SBENCH_MOST=1024 sh scripts/diff.sh "$PWD/image" "$PWD/agent" text`), -1) {
 				got = append(got, m[1])
 			}
 			if !slices.Equal(got, c.want) {
