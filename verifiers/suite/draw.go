@@ -63,7 +63,8 @@ const maxChanged = 40
 var location = regexp.MustCompile(`([\w.-]+\.py)(?::|", line )(\d+)\b`)
 
 // functions returns the edits of at most maxChanged test functions in random order. Those that fail in the run
-// without a solution come first and, of each, the edits at the assertion at which it fails.
+// without a solution come first, then those that the command names, and those in files that it names. Of each, the
+// edits at the assertion at which it fails come first.
 func (s Suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]contrast.Edit) {
 	failed, shown := map[string]bool{}, ""
 	for line := range strings.Lines(Plain(unsolved.Stdout.String() + "\n" + unsolved.Stderr.String())) {
@@ -94,20 +95,28 @@ func (s Suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 	}
 	rand.Shuffle(len(edits), func(i, j int) { edits[i], edits[j] = edits[j], edits[i] })
 	slices.SortStableFunc(edits, func(a, b contrast.Edit) int { return rank(a) - rank(b) })
-	needed, lines := map[string]int{}, failureLinesOf(unsolved)
+	lines := failureLinesOf(unsolved)
 	for _, e := range edits {
 		i := slices.IndexFunc(of, func(own []contrast.Edit) bool { return own[0].SameTest(e) })
 		if i < 0 {
 			i, of = len(of), append(of, nil)
-			if lines.name(e) {
-				needed[e.Path+" "+e.Test] = -1
-			}
 		}
 		of[i] = append(of[i], e)
 	}
-	slices.SortStableFunc(of, func(a, b []contrast.Edit) int {
-		return needed[a[0].Path+" "+a[0].Test] - needed[b[0].Path+" "+b[0].Test]
-	})
+	order := func(own []contrast.Edit) int {
+		e := own[0]
+		file, name := strings.TrimSuffix(path.Base(e.Path), ".py"), e.Test[strings.LastIndex(e.Test, ":")+1:]
+		switch {
+		case lines.name(e):
+			return 0
+		case strings.Contains(s.Selects, name):
+			return 1
+		case strings.Contains(s.Selects, file):
+			return 2
+		}
+		return 3
+	}
+	slices.SortStableFunc(of, func(a, b []contrast.Edit) int { return order(a) - order(b) })
 	return of[:min(len(of), maxChanged)]
 }
 
