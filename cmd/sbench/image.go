@@ -131,13 +131,16 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 		})
 		var gone []images.Info
 		for _, i := range list {
+			if ctx.Err() != nil {
+				break
+			}
 			if failed := c.Images.Remove(ctx, i.Ref); failed != nil {
 				err = errors.Join(err, failed)
 				continue
 			}
 			gone = append(gone, i)
 		}
-		return errors.Join(err, printImageList(a, cmd.JSON, gone))
+		return errors.Join(err, context.Cause(ctx), printImageList(a, cmd.JSON, gone))
 	})
 }
 
