@@ -130,8 +130,8 @@ func marksOf(s string, first rune) (all []int) {
 }
 
 // isList reports whether the mark in a sentence is an item of a list: two short parts stand beside it, or one
-// if it is alone in its part. No item has a word of the question, begins with an article, or has lower case beside an upper-case answer. Commas do
-// not separate answers that have commas.
+// if it is alone in its part. No item has a word of the question, begins with an article, or has lower case beside an
+// upper-case answer. Commas do not separate answers that have commas.
 func isList(s, answer string, question []token) bool {
 	separator, upper := separator, unicode.IsUpper([]rune(answer)[0])
 	if strings.Contains(answer, ",") {

@@ -36,19 +36,26 @@ var (
 
 // Judge judges a text.
 func (s Short) Judge(text string) Verdict {
-	read, rule := place(text, s.Pattern, func(lines []string) (string, Rule) {
-		first, before, last := lines[0], lines[len(lines)-2], lines[len(lines)-1]
-		isAnswer, concludes := s.reason(first) == "", conclusion().MatchString(last)
-		if !other().MatchString(first) && closed().MatchString(last) && (isAnswer && s.reason(last) == Wrong && !concludes || // "It is Canberra.⏎It was founded in 1913."
-			!long().MatchString(first) && (isAnswer || len(lines) == 2 && !concludes || !strings.HasSuffix(first, "."))) { // not "Let's see."
-			return first, FirstLine
-		}
-		if bullet().MatchString(before) && bullet().MatchString(last) {
-			return bullet().ReplaceAllString(before, "$1") + "; " + bullet().ReplaceAllString(last, "$1"), LastLine
-		}
-		return last, LastLine
-	})
+	read, rule := place(text, s.Pattern, s.pick)
 	return verdict(s.reason(read), read, rule)
+}
+
+// pick picks the first line if it is an answer before a sentence that explains it. Else it picks the last line, with the
+// item before it if it is an item.
+func (s Short) pick(lines []string) (string, Rule) {
+	first, before, last := lines[0], lines[len(lines)-2], lines[len(lines)-1]
+	isAnswer, concludes := s.reason(first) == "", conclusion().MatchString(last)
+	switch {
+	case other().MatchString(first), !closed().MatchString(last):
+	case isAnswer && s.reason(last) == Wrong && !concludes: // "It is Canberra.⏎It was founded in 1913."
+		return first, FirstLine
+	case !long().MatchString(first) && (isAnswer || len(lines) == 2 && !concludes || !strings.HasSuffix(first, ".")): // not "Let's see."
+		return first, FirstLine
+	}
+	if bullet().MatchString(before) && bullet().MatchString(last) {
+		return bullet().ReplaceAllString(before, "$1") + "; " + bullet().ReplaceAllString(last, "$1"), LastLine
+	}
+	return last, LastLine
 }
 
 // reason returns why what was read does not pass; "" if it does.
