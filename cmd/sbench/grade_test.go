@@ -118,6 +118,13 @@ func TestGradeWorkspaces(t *testing.T) {
 	again := filepath.Join(t.TempDir(), "again")
 	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, left, "-o", again, "--progress=none")
 	layers := must.Glob(t, filepath.Join(left, "workspaces", "*.tar.zst"))
+	must.Do(t, os.WriteFile(layers[0], []byte("no archive"), 0o644))
+	bad := filepath.Join(t.TempDir(), "bad")
+	expect(t, codeMeasured, "verification=complete verified=1 passed=0", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", bad, "--progress=none")
+	if r := recordsOf(t, bad)[0]; r.FailureReason != "candidate_unreadable" {
+		t.Errorf("a layer that is no archive: %s: %s", r.FailureReason, r.FailureMessage)
+	}
+	expect(t, codeMeasured, "", "verify", bad)
 	must.Do(t, os.Remove(layers[0]))
 	expect(t, codeMeasured, "verified=1 passed=0", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", filepath.Join(t.TempDir(), "without"), "--progress=none")
 	code, _, stderr := sbench(t, "grade", "-c", tester, left, "-o", filepath.Join(t.TempDir(), "gone"), "--progress=none")

@@ -58,8 +58,9 @@ func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) 
 		Kind: r.Kind, Workspace: c.Workspace, Attributes: c.Attributes, Dest: r.Dest, MaxBytes: r.WorkspaceBytes,
 	})
 	if err == nil && result.Failure == nil && c.Layer != "" && r.Task.Environment.Machine {
-		result.Candidate.Layer = c.Layer
-		result.Failure, err = copyLayer(ctx, c, r.Dest+layer.Suffix, candidate.LayerBudget(r.WorkspaceBytes))
+		if result.Failure, err = copyLayer(ctx, c, r.Dest+layer.Suffix, candidate.LayerBudget(r.WorkspaceBytes)); result.Failure == nil {
+			result.Candidate.Layer = c.Layer
+		}
 	}
 	return result, err
 }

@@ -150,8 +150,8 @@ func TestReadDirectory(t *testing.T) {
 		set, err = predictions.Read(t.Context(), dir, pack, false)
 		must.Do(t, err)
 		r.Dest = t.TempDir()
-		if result, err := set.Produce(t.Context(), nil, r); err != nil || result.Failure == nil || result.Failure.Reason != "candidate_unreadable" {
-			t.Errorf("a layer that is %s: %+v %v", name, result.Failure, err)
+		if result, err := set.Produce(t.Context(), nil, r); err != nil || result.Failure == nil || result.Failure.Reason != "candidate_unreadable" || result.Candidate.Layer != "" {
+			t.Errorf("a layer that is %s: %+v %v, of the candidate %+v", name, result.Failure, err, result.Candidate)
 		}
 	}
 	must.Do(t, os.Remove(filepath.Join(dir, "files.layer.tar.zst")))
