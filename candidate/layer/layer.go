@@ -125,7 +125,7 @@ func Entries(ctx context.Context, r io.Reader, limits Budget) iter.Seq2[*Entry, 
 			return
 		}
 		defer plain.Close()
-		archive, content := tar.NewReader(plain), bufio.NewReaderSize(nil, 64<<10)
+		archive, content, directory := tar.NewReader(plain), bufio.NewReaderSize(nil, 64<<10), ""
 		for {
 			header, err := archive.Next()
 			if errors.Is(err, io.EOF) {
@@ -136,6 +136,9 @@ func Entries(ctx context.Context, r io.Reader, limits Budget) iter.Seq2[*Entry, 
 				content.Reset(archive)
 				e, err = entryOf(header, content)
 			}
+			if err == nil && e.Kind == Opaque && e.Path != directory {
+				err = fmt.Errorf("entry %q does not follow its directory", header.Name)
+			}
 			if err != nil {
 				err = fmt.Errorf("%w: %w", ErrInvalid, err)
 			} else {
@@ -144,6 +147,9 @@ func Entries(ctx context.Context, r io.Reader, limits Budget) iter.Seq2[*Entry, 
 			if !yield(e, err) || err != nil {
 				return
 			}
+			if directory = ""; e.Kind == Directory {
+				directory = e.Path
+			}
 		}
 	}
 }
@@ -151,8 +157,8 @@ func Entries(ctx context.Context, r io.Reader, limits Budget) iter.Seq2[*Entry, 
 // entryOf checks a header. Nothing in it is trusted: the file may have been replaced.
 func entryOf(h *tar.Header, content *bufio.Reader) (*Entry, error) {
 	name := strings.TrimSuffix(h.Name, "/")
-	if !valid(name) || len(name) > maxName || strings.Count(name, "/") >= maxDepth {
-		return nil, fmt.Errorf("%q is no path in a layer", h.Name)
+	if !valid(name) || !fits(name) || strings.Count(name, "/") >= maxDepth {
+		return nil, fmt.Errorf("%.300q is no path in a layer", h.Name)
 	}
 	e := &Entry{Path: name, Mode: h.FileInfo().Mode(), header: h, content: content}
 	dir, base := path.Split(name)
@@ -167,7 +173,7 @@ func entryOf(h *tar.Header, content *bufio.Reader) (*Entry, error) {
 		e.Kind = Directory
 	case h.Typeflag == tar.TypeFifo:
 		e.Kind = Pipe
-	case h.Typeflag == tar.TypeSymlink:
+	case h.Typeflag == tar.TypeSymlink && h.Linkname != "" && len(h.Linkname) < maxName:
 		e.Kind, e.Target = Symlink, h.Linkname
 	case h.Typeflag == tar.TypeLink && valid(h.Linkname):
 		e.Kind, e.Target = Hardlink, h.Linkname

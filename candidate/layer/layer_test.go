@@ -70,7 +70,7 @@ func (m machine) sh(t *testing.T, dir, script string) {
 }
 
 const image = `
-mkdir -p etc/conf.d usr/bin var/lib/old var/lib/deep var/www srv
+mkdir -p etc/conf.d usr/bin var/lib/old var/lib/deep var/www srv; echo s > srv/s
 echo old > etc/passwd; echo a > etc/conf.d/a; echo b > etc/conf.d/b; ln -s passwd etc/link
 mkdir -p var/lib/deep/a/b; echo d > var/lib/deep/a/b/d; echo e > var/lib/deep/a/e; echo x > var/lib/old/x; echo y > var/lib/old/y; echo tool > usr/bin/tool; chmod 755 usr/bin/tool; chown 7:8 var/www`
 
@@ -228,7 +228,7 @@ func archive(t *testing.T, headers ...tar.Header) []byte {
 func TestForged(t *testing.T) {
 	m := newMachine(t)
 	m.sh(t, "image", image)
-	dir := tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o755}
+	dir, opaque := tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o755}, tar.Header{Name: "etc/.wh..wh..opq", Typeflag: tar.TypeReg}
 	bomb := func() []byte {
 		var b bytes.Buffer
 		z, _ := zstd.NewWriter(&b)
@@ -246,6 +246,16 @@ func TestForged(t *testing.T) {
 		"twice":            archive(t, tar.Header{Name: "x", Typeflag: tar.TypeReg}, tar.Header{Name: "x", Typeflag: tar.TypeReg}),
 		"hard link out":    archive(t, tar.Header{Name: "x", Typeflag: tar.TypeLink, Linkname: "../../image/etc/passwd"}),
 		"whiteout of root": archive(t, tar.Header{Name: ".wh..", Typeflag: tar.TypeReg}),
+		"opaque alone":     archive(t, opaque),
+		"opaque twice":     archive(t, tar.Header{Name: "etc/", Typeflag: tar.TypeDir}, opaque, opaque),
+		"opaque link":      archive(t, tar.Header{Name: "etc", Typeflag: tar.TypeSymlink, Linkname: "usr"}, opaque),
+		"late opaque":      archive(t, tar.Header{Name: "etc/", Typeflag: tar.TypeDir}, tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg}, opaque),
+		"long name":        archive(t, tar.Header{Name: strings.Repeat("x", 256), Typeflag: tar.TypeReg}),
+		"long removal":     archive(t, tar.Header{Name: "d/.wh." + strings.Repeat("x", 256), Typeflag: tar.TypeReg}),
+		"no target":        archive(t, tar.Header{Name: "x", Typeflag: tar.TypeSymlink}),
+		"long target":      archive(t, tar.Header{Name: "x", Typeflag: tar.TypeSymlink, Linkname: strings.Repeat("x/", 2048)}),
+		"file, directory":  archive(t, tar.Header{Name: "d", Typeflag: tar.TypeReg}, dir),
+		"there, removed":   archive(t, tar.Header{Name: "x", Typeflag: tar.TypeReg}, tar.Header{Name: ".wh.x", Typeflag: tar.TypeReg}),
 		"bomb":             bomb(),
 		"no archive":       []byte("text"),
 		"cut":              archive(t, tar.Header{Name: "x", Typeflag: tar.TypeReg, Size: 1 << 20})[:30],
@@ -313,6 +323,18 @@ func TestRedact(t *testing.T) {
 	if _, changed, err := layer.Redact(t.Context(), bytes.NewReader(text[:]), io.Discard, limits, none{}); changed != 0 || err != nil {
 		t.Errorf("a clean layer: %d, %v", changed, err)
 	}
+}
+
+// TestRedactSame: of a file and a directory with the same name without secrets, the first is kept.
+func TestRedactSame(t *testing.T) {
+	m := newMachine(t)
+	text := archive(t, tar.Header{Name: "<redacted>", Typeflag: tar.TypeReg}, tar.Header{Name: "hunter2-hunter2/", Typeflag: tar.TypeDir},
+		tar.Header{Name: "hunter2-hunter2/.wh..wh..opq", Typeflag: tar.TypeReg}, tar.Header{Name: "hunter2-hunter2/x", Typeflag: tar.TypeReg})
+	var b bytes.Buffer
+	_, _, err := layer.Redact(t.Context(), bytes.NewReader(text), &b, limits, secrets{})
+	must.Do(t, err)
+	must.Report(t, layer.Apply(t.Context(), bytes.NewReader(b.Bytes()), m.root(t, "applied"), m.root(t, "image"), limits, nil))
+	m.sh(t, "applied", `test -f "<redacted>"`)
 }
 
 // TestRedactLonger: an entry is left out if its name or target becomes too long for a file system, and so is all that is

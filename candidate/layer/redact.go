@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 )
@@ -34,7 +35,7 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 		return Report{}, 0, err
 	}
 	r, err = compress(to, func(archive *tar.Writer, _ *Report) error {
-		seen := map[string]bool{}
+		seen, last := map[string]bool{}, ""
 		for e, err := range Entries(ctx, from, limits) {
 			if err != nil {
 				return err
@@ -47,10 +48,11 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 			if !dirty[was.Name] {
 				h.PAXRecords = attributesOf(was)
 			}
-			if seen[h.Name] || !fits(h.Name) || len(h.Linkname) >= maxName {
+			name, above := strings.TrimSuffix(h.Name, "/"), last
+			if last = ""; seen[name] || !fits(name) || len(h.Linkname) >= maxName || e.Kind == Opaque && path.Dir(name) != above {
 				continue
 			}
-			seen[h.Name] = true
+			seen[name], last = true, name
 			if dirty[was.Name] && e.Kind == File {
 				text := "" // a larger file becomes empty
 				if e.Size <= maxRedacted {

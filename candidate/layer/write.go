@@ -89,6 +89,7 @@ type writer struct {
 	changes runtime.Changes
 	limits  Budget
 	links   map[inode]string // the first name of each file that has several
+	marked  string           // the last mark
 	report  *Report
 }
 
@@ -187,8 +188,13 @@ func isOpaque(dir *os.File) bool {
 	return err == nil && string(value[:n]) == "y"
 }
 
-// mark writes an entry that removes an entry of the image.
+// mark writes an entry that removes an entry of the image. It writes the same mark once, though each of two parts of a
+// directory may hide what is below.
 func (w *writer) mark(name string) error {
+	if name == w.marked {
+		return nil
+	}
+	w.marked = name
 	if err := w.limits.count(0); err != nil {
 		return err
 	}
@@ -207,7 +213,7 @@ func (w *writer) entry(dirs []*os.Root, name, rel string, depth int) error {
 	switch {
 	case kind == fs.ModeDevice|fs.ModeCharDevice && st.Rdev == 0:
 		return w.mark(path.Join(path.Dir(rel), whiteout+name))
-	case strings.HasPrefix(name, whiteout) || len(rel) > maxName-len(opaque), kind&^(fs.ModeDir|fs.ModeSymlink|fs.ModeNamedPipe) != 0:
+	case strings.HasPrefix(name, whiteout) || len(path.Join(rel, opaque)) >= maxName, kind&^(fs.ModeDir|fs.ModeSymlink|fs.ModeNamedPipe) != 0:
 		return w.drop(rel, st.Mode)
 	case kind == fs.ModeSymlink:
 		if target, err = dir.Readlink(name); err != nil {
