@@ -140,6 +140,19 @@ func (c *Candidate) setText(text []byte, where string) *Failure {
 	return nil
 }
 
+// CheckText returns what is wrong with the Text or Patch of a candidate that was made elsewhere: a record holds at most
+// 16 MiB of UTF-8.
+func (c Candidate) CheckText() *Failure {
+	text := cmp.Or(c.Text, c.Patch)
+	switch {
+	case len(text) > maxPatchBytes:
+		return &Failure{"candidate_too_big", phase, fmt.Sprintf("the answer is longer than %d bytes", maxPatchBytes)}
+	case !utf8.ValidString(text):
+		return &Failure{"candidate_not_utf8", phase, "the answer is not valid UTF-8"}
+	}
+	return nil
+}
+
 func (c *Candidate) copyWorkspace(ctx context.Context, s Source) (*Failure, error) {
 	from, err := Candidate{Workspace: s.Workspace, Attributes: s.Attributes}.StoredTree()
 	if err != nil {

@@ -4,6 +4,7 @@ package predictions
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -52,7 +53,10 @@ func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) 
 	}
 	c := all[r.Attempt-1]
 	if r.Kind != compiler.CandidateWorkspace {
-		return harness.Result{Candidate: c}, nil
+		if result.Failure = c.CheckText(); result.Failure == nil {
+			result.Candidate = c
+		}
+		return result, nil
 	}
 	result.Candidate, result.Failure, err = candidate.Extract(ctx, candidate.Source{
 		Kind: r.Kind, Workspace: c.Workspace, Attributes: c.Attributes, Dest: r.Dest, MaxBytes: r.WorkspaceBytes,
@@ -72,7 +76,15 @@ func copyLayer(ctx context.Context, c candidate.Candidate, dest string, limits l
 		return nil, err
 	}
 	defer func() { _ = from.Close() }()
-	for _, err := range layer.Entries(ctx, from, limits) {
+	seen := map[[sha256.Size]byte]bool{} // digests of paths, which may be long
+	for e, err := range layer.Entries(ctx, from, limits) {
+		if err == nil && e.Kind != layer.Opaque {
+			path := sha256.Sum256([]byte(e.Path))
+			if seen[path] {
+				err = fmt.Errorf("%w: two entries for %.300q", layer.ErrInvalid, e.Path)
+			}
+			seen[path] = true
+		}
 		switch {
 		case errors.Is(err, workspace.ErrTooBig):
 			return &candidate.Failure{Reason: "candidate_too_big", Phase: "extraction", Message: err.Error()}, nil

@@ -3,6 +3,7 @@ package predictions_test
 import (
 	"archive/tar"
 	"bytes"
+	stdcmp "cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -98,14 +99,17 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// layerWith returns a layer that has one empty file.
-func layerWith(t *testing.T, name string) []byte {
+// layerWith returns a layer that has empty files.
+func layerWith(t *testing.T, names ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	packed, err := zstd.NewWriter(&b)
 	must.Do(t, err)
 	archive := tar.NewWriter(packed)
-	must.Do(t, errors.Join(archive.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg}), archive.Close(), packed.Close()))
+	for _, name := range names {
+		must.Do(t, archive.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg}))
+	}
+	must.Do(t, errors.Join(archive.Close(), packed.Close()))
 	return b.Bytes()
 }
 
@@ -145,7 +149,11 @@ func TestReadDirectory(t *testing.T) {
 	}
 	must.Do(t, os.RemoveAll(filepath.Join(dir, "files", "d")))
 	r.Task.Environment.Machine = true
-	for name, written := range map[string][]byte{"no archive": []byte("x"), "a path that leads out of the machine": layerWith(t, "../x"), "half an archive": layerWith(t, "x")[:20]} {
+	for name, written := range map[string][]byte{
+		"no archive": []byte("x"), "a path that leads out of the machine": layerWith(t, "../x"), "half an archive": layerWith(t, "x")[:20],
+		"two files of one path": layerWith(t, "x", "y", "x"), "a file that it removes": layerWith(t, "x", ".wh.x"),
+		"a name that no file can have": layerWith(t, strings.Repeat("x", 256)), "a directory's contents removed without it": layerWith(t, "etc/.wh..wh..opq"),
+	} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, "files.layer.tar.zst"), written, 0o644))
 		set, err = predictions.Read(t.Context(), dir, pack, false)
 		must.Do(t, err)
@@ -172,6 +180,23 @@ func TestReadDirectory(t *testing.T) {
 	_, err = predictions.Read(t.Context(), dir, pack, false)
 	for _, want := range []string{`text.txt: there is another candidate of "text" already`, `there is another candidate of "files" already`, `patch: a candidate of "patch"`, `the pack has no task "other"`} {
 		must.Tells(t, err, want)
+	}
+}
+
+// TestProduceText: a text that no record could hold as it is fails alone.
+func TestProduceText(t *testing.T) {
+	pack, dir := openPack(t), t.TempDir()
+	for reason, text := range map[string]string{"candidate_not_utf8": "\xff1", "candidate_too_big": strings.Repeat("1", 16<<20+1), "": strings.Repeat("1", 16<<20)} {
+		for id, kind := range map[string]compiler.CandidateKind{"text": compiler.CandidateText, "patch": compiler.CandidatePatch} {
+			must.Do(t, os.WriteFile(filepath.Join(dir, id), []byte(text), 0o644))
+			set, err := predictions.Read(t.Context(), dir, pack, false)
+			must.Do(t, err)
+			result, err := set.Produce(t.Context(), nil, harness.Request{Task: compiler.AgentView{ID: id}, Attempt: 1, Kind: kind})
+			must.Do(t, err)
+			if got := stdcmp.Or(result.Failure, &candidate.Failure{}).Reason; got != reason || (result.Candidate.Text+result.Candidate.Patch == "") != (reason != "") {
+				t.Errorf("%s of %d bytes: %q, want %q", id, len(text), got, reason)
+			}
+		}
 	}
 }
 
