@@ -53,7 +53,7 @@ type VerificationSection struct {
 	DisallowDangerousCommands bool         `key:"disallow_dangerous_commands" preset:"true" doc:"Refuse the dangerous commands that tasks need."`
 	DenyCommands              []string     `key:"deny_commands" rule:"null" enum:"chroot" items:"The only one known is \"chroot\"." doc:"Dangerous commands that are refused in any case."`
 	AfterTimeout              *bool        `key:"after_timeout" doc:"Judge what the harness left even if it did not end in time or ended badly. By default the task's environment.verify_after_timeout decides; without either, such an attempt has failed."`
-	Contrast                  string       `key:"contrast" enum:"full,quick,off" doc:"How much is done against candidates that follow their tests; full is the default."`
+	Contrast                  string       `key:"contrast" enum:"full,off" doc:"How much is done against candidates that follow their tests; full is the default."`
 	Judge                     *JudgeConfig `key:"judge" rule:"null" doc:"A model that judges answers by rubrics in prose, of the tasks that allow it (eval.judge)."`
 	OracleImage               string       `key:"oracle_image" trim:"space" rule:"image" doc:"The image in which the oracles of a pack of SecureBench 2.0 run; by default the task's."`
 	// AllowedDomains is nil if the file does not say; then checkers that fetch what they need do not run.

@@ -310,7 +310,7 @@ type Policy struct {
 	DenyCommands   []string          `json:"deny_commands,omitempty"`   // executables that the verifier must not start
 	AllowDangerous bool              `json:"allow_dangerous,omitempty"`
 	AfterTimeout   bool              `json:"after_timeout,omitempty"` // the candidate is judged even if the harness ended badly
-	Contrast       string            `json:"contrast,omitempty"`      // quick or off; "" is full
+	Contrast       string            `json:"contrast,omitempty"`      // off; "" is full
 	Capabilities   []string          `json:"capabilities,omitempty"`  // of the task's sandboxes
 	AllowSeccomp   bool              `json:"allow_seccomp,omitempty"`
 	AllowNetlink   bool              `json:"allow_netlink,omitempty"`

@@ -1,6 +1,6 @@
 // Package code judges code_completion: [Family] runs a candidate's code with the task's hidden tests. Where
 // plain data suffices, the candidate runs in a process of its own, and the pass is sealed. Otherwise it runs
-// beside the tests, and must fail when the package contrast changes them.
+// beside the tests, and also answers blind tests of the package contrast.
 package code
 
 import (
@@ -75,9 +75,8 @@ type codeCheck struct {
 // codeTry is one run of the tests.
 type codeTry struct {
 	code   string
-	edits  []contrast.Edit
-	all    []contrast.Edit // among which edits were chosen
-	sealed bool            // the candidate gets a process of its own
+	blind  string // blind tests to run in place of the tests
+	sealed bool   // the candidate gets a process of its own
 	// foreign says that code is the candidate's, not the reference solution.
 	foreign bool
 	broken  bool // the tests fail after their end
@@ -121,16 +120,16 @@ func (c *codeCheck) judge(ctx context.Context) (verifiers.Verdict, error) {
 		c.repair = calibration.Repair
 	}
 	if !calibration.Sealed && solution != "" {
-		return c.beside(ctx, calibration, c.in.Contrast.Mutants())
+		return c.beside(ctx, calibration)
 	}
-	outcome, err := c.try(ctx, codeTry{code: c.in.Candidate.Text, sealed: true, foreign: true})
+	passed, _, err := c.try(ctx, codeTry{code: c.in.Candidate.Text, sealed: true, foreign: true})
 	if errors.Is(err, errRefused) {
-		if again, ok := c.try(ctx, codeTry{code: c.in.Candidate.Text, sealed: true, foreign: true, eased: true}); ok == nil && again == contrast.Passed {
-			outcome, err = again, nil
+		if again, _, ok := c.try(ctx, codeTry{code: c.in.Candidate.Text, sealed: true, foreign: true, eased: true}); ok == nil && again {
+			passed, err = again, nil
 		}
 	}
 	switch {
-	case err == nil && outcome == contrast.Passed:
+	case err == nil && passed:
 		v := verifiers.Pass()
 		v.Assurance = cmp.Or(c.wrong.Assurance, verifiers.Sealed)
 		return v, nil
@@ -138,7 +137,7 @@ func (c *codeCheck) judge(ctx context.Context) (verifiers.Verdict, error) {
 		return c.wrong, err
 	}
 	if c.in.Contrast == contrast.Off {
-		return c.beside(ctx, contrast.Calibration{}, 0)
+		return c.beside(ctx, contrast.Calibration{})
 	}
 	calibration, err = c.calibration(ctx, "beside", func() (contrast.Calibration, error) { return c.contrast(ctx, solution) })
 	switch {
@@ -146,30 +145,48 @@ func (c *codeCheck) judge(ctx context.Context) (verifiers.Verdict, error) {
 		return verifiers.Fail("not_plain_data", "the candidate answers with objects, and the reference solution passes only with plain data"), nil
 	case err != nil:
 		return verifiers.Verdict{}, err
-	case solution != "" && !calibration.Expects(): // or it would choose the weakest way
-		return verifiers.Fail("not_plain_data", "the candidate answers with objects, and no change of the tests can show whether it solves the task"), nil
+	case solution != "" && len(calibration.Want) == 0: // or it would choose the weakest way
+		return verifiers.Fail("not_plain_data", "the candidate answers with objects, and the tests ask nothing that can show whether it solves the task"), nil
 	}
-	return c.beside(ctx, calibration, len(calibration.Edits)) // it may have chosen this way
+	return c.beside(ctx, calibration)
 }
 
-// beside judges the candidate in the tests' process: it has to fail with each of n changes of
-// what the tests expect, and, unless [contrast.Off] is asked for, when they are broken.
-func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration, n int) (verifiers.Verdict, error) {
-	run := codeTry{code: c.in.Candidate.Text, all: calibration.Edits, foreign: true}
-	real, follows, summary, err := calibration.Judge(ctx, n, c.contrasted(run))
-	if err != nil {
-		return verifiers.Verdict{}, err
-	}
+// beside judges the candidate in the tests' process: it has to answer blind tests and then pass the tests and, unless
+// [contrast.Off] is asked for, to fail when they are broken.
+func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration) (v verifiers.Verdict, err error) {
+	run := codeTry{code: c.in.Candidate.Text, foreign: true}
 	off := c.in.Contrast == contrast.Off
-	if off {
-		summary.State = string(contrast.Off)
-	}
-	v := c.wrong
-	all := summary.Mutants > 0 && summary.Followed == summary.Mutants
+	summary := contrast.Summary{State: contrast.None, Unread: calibration.Unread}
+	answered := true
+	var wrong []contrast.Question
 	switch {
-	case real != contrast.Passed:
-	case follows && calibration.Reference, all && !calibration.Reference:
-		v = verifiers.Fail(contrast.Reason, "the candidate passes tests that expect something wrong")
+	case off:
+		summary.State, calibration = string(contrast.Off), contrast.Calibration{}
+	case len(calibration.Want) > 0 || !calibration.Reference && len(calibration.Questions) > 0:
+		ask := run
+		ask.blind = calibration.Files[0].Text
+		var answers contrast.Answers
+		if answered, answers, err = c.try(ctx, ask); err != nil {
+			return v, err
+		}
+		wrong = calibration.Wrong(answers)
+		summary.Asked, summary.Wrong = len(calibration.Asked(answers)), len(wrong)
+		if summary.State = contrast.Calibrated; !calibration.Reference {
+			summary.State = contrast.Uncalibrated
+		}
+	}
+	passed, _, err := c.try(ctx, run)
+	v = c.wrong
+	all := summary.Asked > 0 && summary.Wrong == summary.Asked
+	switch {
+	case err != nil:
+		return v, err
+	case !passed:
+	case calibration.Reference && !(answered && len(wrong) == 0), all:
+		v = verifiers.Fail(contrast.Reason, "the candidate passes the tests, but not when they do not say what they expect")
+		if len(wrong) > 0 {
+			v.Message += fmt.Sprintf(": it answers otherwise at line %d", wrong[0].Line)
+		}
 	case off:
 		v = verifiers.Pass()
 	default:
@@ -180,9 +197,9 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 	if v.Status == verifiers.Passed {
 		v.Assurance = verifiers.Executed
 		switch {
-		case calibration.Reference && summary.Mutants > 0 && calibration.Expects():
+		case len(calibration.Want) > 0:
 			v.Assurance = verifiers.Contrasted
-		case summary.Followed > 0:
+		case summary.Wrong > 0:
 			v = v.With(verifiers.Doubtful, true)
 		}
 	}
@@ -193,8 +210,8 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 // canary runs tests that fail after their end. Code that passes them passes any.
 func (c *codeCheck) canary(ctx context.Context, run codeTry) (verifiers.Verdict, error) {
 	run.broken = true
-	outcome, err := c.try(ctx, run)
-	if err == nil && outcome == contrast.Passed {
+	passed, _, err := c.try(ctx, run)
+	if err == nil && passed {
 		return verifiers.Fail("passes_broken_tests", "the candidate passes tests that were made to fail"), nil
 	}
 	return verifiers.Pass(), err
@@ -208,12 +225,12 @@ func (c *codeCheck) calibration(ctx context.Context, kind string, calibrate func
 // calibrate finds the strongest way in which the reference solution passes.
 func (c *codeCheck) calibrate(ctx context.Context, solution string) (contrast.Calibration, error) {
 	for _, c.repair = range []bool{false, true} {
-		outcome, err := c.try(ctx, codeTry{code: solution, sealed: true})
-		if err == nil && outcome == contrast.Passed { // by luck, perhaps: what tests seed may not reach the solution
-			outcome, err = c.try(ctx, codeTry{code: solution, sealed: true})
+		passed, _, err := c.try(ctx, codeTry{code: solution, sealed: true})
+		if err == nil && passed { // by luck, perhaps: what tests seed may not reach the solution
+			passed, _, err = c.try(ctx, codeTry{code: solution, sealed: true})
 		}
 		switch {
-		case err == nil && outcome == contrast.Passed:
+		case err == nil && passed:
 			return contrast.Calibration{Reference: true, Sealed: true, Repair: c.repair}, nil
 		case err != nil && !errors.Is(err, errRefused):
 			return contrast.Calibration{}, err
@@ -225,32 +242,57 @@ func (c *codeCheck) calibrate(ctx context.Context, solution string) (contrast.Ca
 	return contrast.Calibration{}, contrast.ErrReference
 }
 
-// contrast finds changes of the tests, and keeps those that a reference solution shows to be of use.
-func (c *codeCheck) contrast(ctx context.Context, solution string) (contrast.Calibration, error) {
-	names := declared("def|class", c.eval.Prompt, c.eval.StarterCode, solution)
-	cfg := c.in.Sandbox("calibration")
-	cfg.User = "0:0"
-	listing, err := contrast.List(ctx, contrast.InSandbox(c.engine, cfg), []contrast.File{c.tests()}, contrast.Options{Seed: c.eval.Tests, Names: names})
-	switch {
-	case errors.Is(err, contrast.ErrLimit): // no error: a candidate can bring it about
-		listing.Unread = []string{c.tests().Path}
-	case err != nil:
-		return contrast.Calibration{}, err
-	case len(listing.Broken) > 0:
-		return contrast.Calibration{}, contrast.ErrTests
+// contrast makes the tests blind, and learns the answers of a reference solution. If blind tests fail, what is expected
+// outside of assertions stays, and what fails still stays an assertion.
+func (c *codeCheck) contrast(ctx context.Context, solution string) (calibration contrast.Calibration, err error) {
+	if solution != "" {
+		if passed, _, err := c.try(ctx, codeTry{code: solution}); err != nil || !passed {
+			return calibration, cmp.Or(err, contrast.ErrReference)
+		}
+		if v, err := c.canary(ctx, codeTry{code: solution}); err != nil || v.Status != verifiers.Passed {
+			return calibration, cmp.Or(err, errAlwaysPasses)
+		}
 	}
-	if solution == "" {
-		return contrast.Without(listing), nil
-	}
-	calibration, err := contrast.Calibrate(ctx, listing, c.contrasted(codeTry{code: solution, all: listing.Edits}))
-	if err != nil {
-		return calibration, err
-	}
-	calibration.Repair = c.repair
-	if v, err := c.canary(ctx, codeTry{code: solution}); err != nil || v.Status != verifiers.Passed {
-		return contrast.Calibration{}, cmp.Or(err, errAlwaysPasses)
+	options := contrast.Options{Names: declared("def|class", c.eval.Prompt, c.eval.StarterCode, solution), Bare: solution == ""}
+	for range 4 {
+		calibration, err = c.list(ctx, options)
+		calibration.Repair = c.repair
+		if calibration.Reference = solution != ""; err != nil || !calibration.Reference || len(calibration.Questions) == 0 {
+			return calibration, err
+		}
+		var ends [2]codeEnd
+		for i := range ends {
+			if ends[i], err = c.end(ctx, codeTry{code: solution, blind: calibration.Files[0].Text}); err != nil {
+				return calibration, err
+			}
+		}
+		if ends[0].Status == verifiers.Passed && ends[1].Status == verifiers.Passed {
+			calibration.Learn(ends[0].answers, ends[1].answers)
+			return calibration, nil
+		}
+		known := len(options.Without)
+		for _, q := range calibration.Questions {
+			if slices.ContainsFunc(slices.Concat(ends[0].failures...), func(line int) bool { return q.Line <= line && line <= q.Last }) {
+				options.Without = append(options.Without, q.ID)
+			}
+		}
+		options.Bare = options.Bare || len(options.Without) == known
 	}
 	return calibration, nil
+}
+
+// list makes the tests blind.
+func (c *codeCheck) list(ctx context.Context, options contrast.Options) (calibration contrast.Calibration, err error) {
+	cfg := c.in.Sandbox("calibration")
+	cfg.User = "0:0"
+	calibration.Listing, err = contrast.List(ctx, contrast.InSandbox(c.engine, cfg), []contrast.File{c.tests()}, options)
+	switch {
+	case errors.Is(err, contrast.ErrLimit): // no error: a candidate can bring it about
+		return contrast.Calibration{Listing: contrast.Listing{Unread: []string{c.tests().Path}}}, nil
+	case err == nil && len(calibration.Broken) > 0:
+		err = contrast.ErrTests
+	}
+	return calibration, err
 }
 
 // codeSolution returns the task's own solution: the complete one, or else the canonical one, which continues
@@ -273,66 +315,45 @@ func (c *codeCheck) tests() contrast.File {
 	return contrast.File{Path: "tests.py", Text: c.eval.Tests}
 }
 
-// contrasted returns a function that makes run with edits.
-func (c *codeCheck) contrasted(run codeTry) contrast.Try {
-	return func(ctx context.Context, edits ...contrast.Edit) (contrast.Outcome, error) {
-		run.edits = edits
-		return c.try(ctx, run)
-	}
+// codeEnd is how a run ended.
+type codeEnd struct {
+	verifiers.Verdict
+	failures [][]int // the lines of the tests in the traceback of each failure
+	answers  contrast.Answers
 }
 
-// try makes a run. The error is errRefused if it is sealed and plain data does not suffice.
-func (c *codeCheck) try(ctx context.Context, t codeTry) (contrast.Outcome, error) {
-	tests, err := contrast.Apply(c.tests(), t.edits...)
-	if err != nil {
-		return 0, err
-	}
+// try makes a run, and reports whether it passed. The error is errRefused if it is sealed and plain data does not suffice.
+func (c *codeCheck) try(ctx context.Context, t codeTry) (passed bool, answers contrast.Answers, err error) {
+	end, err := c.end(ctx, t)
+	return err == nil && end.Status == verifiers.Passed, end.answers, err
+}
+
+// end makes a run. The error is that of try.
+func (c *codeCheck) end(ctx context.Context, t codeTry) (end codeEnd, err error) {
 	token := rand.Text() // no candidate can guess it
-	run, err := c.run(ctx, t, tests, token)
+	run, err := c.run(ctx, t, token)
 	if err != nil {
-		return 0, err
+		return end, err
 	}
-	v, failures, err := codeVerdict(run, token, t.code)
+	answers, result, _ := strings.Cut(run.Result, token)
+	run.Result = token + result
+	end.answers = contrast.ParseAnswers(answers)
+	end.Verdict, end.failures, err = codeVerdict(run, token, t.code)
 	if err != nil && t.foreign && !t.sealed { // a forged report: the tests have been loaded before
-		v, err = verifiers.Fail("tests_not_finished", "the process reported a false result of the tests"), nil
+		end.Verdict, err = verifiers.Fail("tests_not_finished", "the process reported a false result of the tests"), nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	if len(t.edits) == 0 && !t.broken {
-		c.real, c.wrong = run, v
-		if v.Reason == "verifier_timeout" {
+	if err == nil && t.blind == "" && !t.broken {
+		c.real, c.wrong = run, end.Verdict
+		if end.Reason == "verifier_timeout" {
 			c.wrong.Message = fmt.Sprintf("the tests did not end within %s", c.in.Wall())
 		}
 	}
-	return t.outcome(v, failures), nil
+	return end, err
 }
 
-// outcome returns contrast.FailedThere if all failures are at changed assertions, which a traceback names
-// first. The reference solution must not be able to catch what these raise.
-func (t codeTry) outcome(v verifiers.Verdict, failures [][]int) contrast.Outcome {
-	if v.Status == verifiers.Passed {
-		return contrast.Passed
-	}
-	there := func(lines []int) bool {
-		if i := slices.Index(lines, 0); i >= 0 && !t.foreign {
-			lines = lines[:i]
-		}
-		at := func(line int, edits []contrast.Edit) bool {
-			return slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Line <= line && line <= e.Last })
-		}
-		i := slices.IndexFunc(lines, func(l int) bool { return at(l, t.all) })
-		return i >= 0 && at(lines[i], t.edits)
-	}
-	if len(failures) == 0 || slices.ContainsFunc(failures, func(lines []int) bool { return !there(lines) }) {
-		return contrast.FailedElsewhere
-	}
-	return contrast.FailedThere
-}
-
-func (c *codeCheck) run(ctx context.Context, t codeTry, tests, token string) (pool.Result, error) {
+func (c *codeCheck) run(ctx context.Context, t codeTry, token string) (pool.Result, error) {
 	request := map[string]any{
-		"token": token, "candidate": t.code, "tests": tests, "after": "", "repair": c.repair, "solution": "",
+		"token": token, "candidate": t.code, "tests": cmp.Or(t.blind, c.eval.Tests), "ask": contrast.Ask, "after": "", "repair": c.repair, "solution": "",
 		"given": []string{c.eval.Prompt, c.eval.StarterCode},
 	}
 	if t.broken {

@@ -15,7 +15,7 @@ func TestCodeWays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			task := codeTask{Prompt: c.files["prompt.py"], Tests: c.files["tests.py"], Extract: strings.TrimSpace(c.files["extract"]), Timeout: 120}
-			for _, way := range []string{"without", "with", "quick", "off"} {
+			for _, way := range []string{"without", "with", "off"} {
 				if c.files[way] == "" {
 					continue
 				}
@@ -23,7 +23,7 @@ func TestCodeWays(t *testing.T) {
 				switch way {
 				case "with":
 					task.Reference = c.files["reference.py"]
-				case "quick", "off":
+				case "off":
 					w.contrast = contrast.Effort(way)
 				}
 				v, err := w.judge(t, task, c.files["candidate.py"])
@@ -31,7 +31,7 @@ func TestCodeWays(t *testing.T) {
 				if v.Metadata["doubtful"] == true {
 					got += " doubtful"
 				}
-				if way == "quick" && v.Contrast.Mutants != 1 || way == "off" && v.Contrast.State != way {
+				if way == "off" && v.Contrast.State != way {
 					t.Errorf("%s: %+v", way, v.Contrast)
 				}
 				if want := strings.TrimSpace(c.files[way]); err != nil || got != want {

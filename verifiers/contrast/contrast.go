@@ -1,6 +1,7 @@
-// Package contrast detects candidates that pass tests without solving the task: when what the tests expect
-// changes, an honest candidate fails. [List] finds changes to tests written in Python, [Calibrate] keeps those
-// that make the reference solution fail, and [Calibration.Judge] tries some of them on a candidate.
+// Package contrast detects candidates that pass tests without solving the task: when the tests no longer say what
+// they expect, such a candidate cannot answer as the tests expect. [List] makes tests in Python blind: their assertions
+// are questions, and the answers are noted. A [Calibration] has the answers that a reference solution gives, with which
+// [Calibration.Wrong] compares a candidate's.
 package contrast
 
 import (
@@ -11,19 +12,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/securebench/sbench/runtime"
 )
 
-// program finds changes: it reads a request as JSON from standard input, and writes the answer as JSON.
+// program makes tests blind: it reads a request as JSON from standard input, and writes the answer as JSON.
 //
-//go:embed mutate.py
+//go:embed blind.py
 var program string
 
-// Mutants is the number of changed tests with which a candidate is tried.
-const Mutants = 6
+// Ask is the text of the Python function by which blind tests note answers. It needs a function that keeps a line.
+//
+//go:embed ask.py
+var Ask string
 
 // Errors that are the fault of the pack or its image.
 var (
@@ -37,68 +39,49 @@ var (
 	ErrReference = errors.New("the reference solution does not pass the tests")
 )
 
-// Kind says what is changed.
-type Kind string
-
-// The kinds. Without a reference solution, only a Value is known to make a right candidate fail.
-const (
-	Value Kind = "value" // the expected value of an equality
-	Swap  Kind = "swap"  // a question, replaced by one with the opposite answer
-	// An Opposite turns an assertion into its opposite, or expects no exception where the tests expect one.
-	Opposite Kind = "opposite"
-)
-
 // A File is a test file.
 type File struct {
-	Path string `json:"path"` // any name; edits refer to it
+	Path string `json:"path"` // any name; questions and edits refer to it
 	Text string `json:"text"`
 }
 
-// An Edit changes one assertion and keeps its number of lines. An honest candidate is
-// expected to fail there and pass all earlier assertions.
-type Edit struct {
-	Path  string `json:"path"`
-	Start int    `json:"start"` // New replaces the bytes from Start up to End
-	End   int    `json:"end"`
-	New   string `json:"new"`
-	Kind  Kind   `json:"kind"`
-	// Place numbers the assertion in its file: edits of one place are alternatives.
-	Place int `json:"place"`
-	// Line and Last are the assertion's first and last line, from 1. Start may be
-	// elsewhere, such as in a table of cases.
-	Line int `json:"line"`
-	Last int `json:"last"`
+// A Question is an assertion that a blind file asks.
+type Question struct {
+	ID   int    `json:"id"` // from 1, in all files
+	Path string `json:"path"`
 	// Test names the function, "TestList::test_empty"; "" is the file's top level.
 	Test string `json:"test"`
-	// Row says that the edit changes a row of a table in which each row is a test of its own.
-	Row bool `json:"row,omitempty"`
-	// Shared says that any test of the file may use what is changed, and so fail, too.
-	Shared bool `json:"shared,omitempty"`
+	// Line and Last are the assertion's first and last line, from 1.
+	Line int `json:"line"`
+	Last int `json:"last"`
+	// Expected are the answers that can be right; nil if only a reference solution tells.
+	Expected []string `json:"expected"`
+	// Near says how far numbers may be from the expected ones, absolutely and in proportion.
+	Near [2]float64 `json:"near"`
+	// Told are the lines, from 1, that say what is expected.
+	Told []int `json:"told"`
+	// Optional says that a right candidate may choose that the question is not asked.
+	Optional bool `json:"optional,omitempty"`
+	// Weak says that the answer is yes: who says yes to everything is right.
+	Weak bool `json:"weak,omitempty"`
 }
 
-// Options of [List]. The zero Options are for tests that run in milliseconds.
+// An Edit replaces the bytes of a file from Start up to End by New.
+type Edit struct {
+	Path  string `json:"path"`
+	Start int    `json:"start"`
+	End   int    `json:"end"`
+	New   string `json:"new"`
+}
+
+// Options of [List]. The zero Options are for code that is judged beside its tests.
 type Options struct {
-	Seed  string   // edits are the same for the same seed, and differ between seeds
-	Each  bool     // look for assertions in each test function and its helpers, and only there
-	Names []string // that belong to the candidate even if they are built-in
+	Names   []string // that belong to the candidate even if they are built-in
+	Selects string   // the tests' command: rows of tables that it names by their values stay
+	Answers string   // the file to which blind tests append answers; "" if there is a function that keeps them
+	Without []int    // questions that stay assertions
+	Bare    bool     // what is expected stays where it stands outside of assertions
 }
-
-// Overlaps reports whether both edits change the same text, so that they cannot be applied together.
-func (e Edit) Overlaps(other Edit) bool {
-	return e.Path == other.Path && e.Start < other.End && other.Start < e.End
-}
-
-// Before reports whether e's test runs before other's test. In one file it is above it, and not after it
-// by name, since unittest sorts methods; for two files, their names are compared.
-func (e Edit) Before(other Edit) bool {
-	if e.Path != other.Path {
-		return e.Path < other.Path
-	}
-	return e.Line < other.Line && (e.Test < other.Test || !strings.Contains(e.Test+other.Test, "::"))
-}
-
-// SameTest reports whether both edits change the same test function.
-func (e Edit) SameTest(other Edit) bool { return e.Path == other.Path && e.Test == other.Test }
 
 // Apply returns the text of file, changed by the edits that have its path. It fails for edits that
 // overlap or lie outside the text.
@@ -108,7 +91,7 @@ func Apply(file File, edits ...Edit) (string, error) {
 	text, end := file.Text, len(file.Text)
 	for _, e := range own {
 		if e.Start < 0 || e.Start > e.End || e.End > end {
-			return "", fmt.Errorf("edit of line %d of %q does not fit", e.Line, file.Path)
+			return "", fmt.Errorf("an edit of byte %d of %q does not fit", e.Start, file.Path)
 		}
 		text, end = text[:e.Start]+e.New+text[e.End:], e.Start
 	}
@@ -136,7 +119,7 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 			return nil, err
 		}
 		var answer bytes.Buffer
-		start := fmt.Sprintf("import sys; exec(compile(sys.stdin.buffer.read(%d), 'mutate', 'exec'))", len(program))
+		start := fmt.Sprintf("import sys; exec(compile(sys.stdin.buffer.read(%d), 'blind', 'exec'))", len(program))
 		exit, err := sandbox.Exec(ctx, runtime.Process{
 			Args: []string{"python3", "-I", "-S", "-B", "-c", start}, Dir: "/",
 			Stdin: bytes.NewReader(append([]byte(program), request...)), Stdout: &answer, Wall: listWall,
@@ -158,7 +141,9 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 
 // A Listing is what [List] found, and the answer of this package's program.
 type Listing struct {
-	Edits []Edit
+	// Questions are what the blind Files ask.
+	Questions []Question
+	Files     []File
 	// Canary are insertions that together make every test fail at its end, or a file without
 	// tests at the file's.
 	Canary []Edit
@@ -168,9 +153,12 @@ type Listing struct {
 	Unread []string
 }
 
-// List finds edits in files with the help of python. A file that does not compile is listed in Broken and is not an error.
+// List makes files blind with the help of python. A file that does not compile is listed in Broken and is not an error.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
-	request, err := json.Marshal(map[string]any{"files": files, "seed": o.Seed, "each": o.Each, "names": o.Names})
+	without := append([]int{}, o.Without...)
+	request, err := json.Marshal(map[string]any{
+		"files": files, "ask": Ask, "answers": o.Answers, "names": o.Names, "selects": o.Selects, "without": without, "bare": o.Bare,
+	})
 	if err != nil {
 		return Listing{}, err
 	}

@@ -58,10 +58,9 @@ const (
 	killed = 48
 	// maxMessage bounds a message of code/supervise.py in bytes, maxResult the result of a run.
 	maxMessage = 1 << 20
-	maxResult  = 64 << 10
-	// maxIdle bounds the idle sandboxes. A verification needs one per run: one for each
-	// changed test and one more.
-	maxIdle = contrast.Mutants + 4
+	maxResult  = 4 << 20
+	// maxIdle bounds the idle sandboxes.
+	maxIdle = 10
 )
 
 // Engine is what a pool needs from the runtime. Its methods are safe for concurrent use.

@@ -191,22 +191,23 @@ type testCommand struct {
 
 // Unchanged implements suite.Command.
 func (c *testCommand) Unchanged(ctx context.Context) (verifiers.Verdict, error) {
-	return testVerdict(c.testChanged(ctx, c.candidate, c.tests))
+	ended, err := c.testChanged(ctx, c.candidate, c.tests)
+	return testVerdict(ended.Exit, err)
 }
 
 // Run implements suite.Command.
-func (c *testCommand) Run(ctx context.Context, on suite.Subject, files []contrast.File) (runtime.Exit, error) {
+func (c *testCommand) Run(ctx context.Context, on suite.Subject, files []contrast.File) (suite.Ended, error) {
 	switch on {
 	case suite.Unsolved:
 		sandbox, gone, err := c.prepare(ctx, "unsolved", nil)
 		if err != nil || gone.Status != verifiers.Passed {
-			return runtime.Exit{}, err
+			return suite.Ended{}, err
 		}
-		exit, err := c.testChanged(ctx, sandbox, files)
-		return exit, errors.Join(err, sandbox.Close(ctx))
+		ended, err := c.testChanged(ctx, sandbox, files)
+		return ended, errors.Join(err, sandbox.Close(ctx))
 	case suite.Reference:
 		if err := c.prepareReference(ctx); err != nil {
-			return runtime.Exit{}, err
+			return suite.Ended{}, err
 		}
 		return c.testChanged(ctx, c.reference, files)
 	}
@@ -237,24 +238,32 @@ func (c *repoCheck) evaluation(files []contrast.File) string {
 	return fmt.Sprintf("%q %q", files, append([]string{c.eval.SetupPatch, c.eval.TestPatch, c.eval.GoldPatch.Reveal(), c.eval.BaseCommit, c.eval.Workdir}, c.eval.Command.Args()...))
 }
 
-// testChanged runs the command with files mounted over the repository's.
-func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, files []contrast.File) (runtime.Exit, error) {
+// testChanged runs the command with files mounted over the repository's, and a file for answers.
+func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, files []contrast.File) (ended suite.Ended, err error) {
 	dir, err := os.MkdirTemp(c.volume, "tests-")
 	if err != nil {
-		return runtime.Exit{}, err
+		return ended, err
 	}
 	var mounts []runtime.Mount
 	for i, f := range files {
 		at := filepath.Join(dir, fmt.Sprint(i))
 		if err := os.WriteFile(at, []byte(f.Text), 0o755); err != nil {
-			return runtime.Exit{}, err
+			return ended, err
 		}
 		mounts = append(mounts, runtime.Mount{Source: at, Dest: path.Join(c.repo(), f.Path)})
 	}
 	if err := suite.SameAge(dir); err != nil {
-		return runtime.Exit{}, err
+		return ended, err
 	}
-	return c.test(ctx, "verifier", prepared, mounts...)
+	answers, err := suite.MountAnswers(dir)
+	if err != nil {
+		return ended, err
+	}
+	ended.Exit, err = c.test(ctx, "verifier", prepared, append(mounts, answers)...)
+	if err == nil {
+		ended.Answers, err = suite.ReadAnswers(dir)
+	}
+	return ended, err
 }
 
 // maxBranches bounds the branches that a record lists.

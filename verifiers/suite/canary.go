@@ -10,7 +10,7 @@ import (
 )
 
 // broken returns the hidden files so that no candidate can pass them (the canary).
-func (s Suite) broken(drawn contrast.Calibration) []contrast.File {
+func (s Suite) broken(c contrast.Calibration) []contrast.File {
 	if s.Redirected != nil {
 		return s.Redirected
 	}
@@ -20,7 +20,7 @@ func (s Suite) broken(drawn contrast.Calibration) []contrast.File {
 		tested[languageOf(f)] = tested[languageOf(f)] || brokenText(f) != brokenData
 	}
 	for i, f := range files {
-		text, err := contrast.Apply(f, drawn.Canary...)
+		text, err := contrast.Apply(f, c.Canary...)
 		switch {
 		case !IsPython(f):
 			if text = brokenText(f); text == brokenData && languageOf(f) != "" && tested[languageOf(f)] {

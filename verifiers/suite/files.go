@@ -1,6 +1,8 @@
 package suite
 
 import (
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -61,6 +63,34 @@ func SameAge(dir string) error {
 		}
 		return os.Chtimes(name, now, now)
 	})
+}
+
+// AnswersMount is where every run of a [Command] has a file for answers, which its user can write.
+const AnswersMount = "/sbench-answers"
+
+const (
+	answersFile = "answers"
+	maxAnswers  = 16 << 20 // bytes
+)
+
+// MountAnswers makes a file for answers in a directory that no candidate can write, and returns its mount.
+func MountAnswers(dir string) (runtime.Mount, error) {
+	at := filepath.Join(dir, answersFile)
+	err := os.WriteFile(at, nil, 0o600)
+	if err == nil {
+		err = os.Chmod(at, 0o666) // tests may run as any user
+	}
+	return runtime.Mount{Source: at, Dest: AnswersMount, Writable: true}, err
+}
+
+// ReadAnswers reads what is in the file that [MountAnswers] has made, up to 16 MiB.
+func ReadAnswers(dir string) (contrast.Answers, error) {
+	f, err := os.Open(filepath.Join(dir, answersFile))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxAnswers))
+	return contrast.ParseAnswers(string(text)), errors.Join(err, f.Close())
 }
 
 // Below returns the regular files below a directory, without those that package managers install.

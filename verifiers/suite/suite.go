@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"path"
 	"regexp"
 	"slices"
@@ -25,22 +24,19 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// A Suite is a command that runs hidden tests. A pass is checked by more runs, in random order with the run of
-// the unchanged tests. With a reference and tests in Python, the candidate has to fail each half of the changed
-// test functions as the reference does. Otherwise it has to fail the canary, which makes all tests fail, and
-// changed functions in Python. Beside processes that the harness left, only the canary runs, since each run may
-// change the state of these processes.
+// A Suite is a command that runs hidden tests. A candidate answers blind tests in Python first, which do not say what
+// they expect, and then the unchanged tests decide. With a reference, the candidate has to give the same answers.
+// Otherwise it has to fail the canary, which makes all tests fail. Beside processes that the harness left, only the canary
+// runs, since each run may change the state of these processes.
 type Suite struct {
 	Engine  verifiers.Engine
 	Input   verifiers.Input
 	Command Command         // runs the tests
 	Key     string          // names the evaluation in the store of calibrations
 	Files   []contrast.File // hidden tests in Python
-	// Seen are texts of tests that authors of candidates can read. A candidate that finds a line of them
-	// changed knows in which run it is.
+	// Seen are texts of tests that authors of candidates can read.
 	Seen []string
-	// Selects is the text of the command and its scripts. Rows of a table that it names by their values are not changed,
-	// and files that it names run in its order.
+	// Selects is the text of the command and its scripts. Rows of a table that it names by their values are not changed.
 	Selects string
 	// Others are hidden files that the command runs or reads, if there are no tests in Python.
 	Others []contrast.File
@@ -68,10 +64,15 @@ const (
 type Command interface {
 	// Run runs the command on a subject, with files in place of the hidden ones at the same paths. The
 	// error is [ErrReference] if the reference solution does not fit the task.
-	Run(ctx context.Context, on Subject, files []contrast.File) (runtime.Exit, error)
-	// Unchanged judges the candidate by the unchanged tests. The candidate cannot tell this run from
-	// a run of changed tests.
+	Run(ctx context.Context, on Subject, files []contrast.File) (Ended, error)
+	// Unchanged judges the candidate by the unchanged tests.
 	Unchanged(ctx context.Context) (verifiers.Verdict, error)
+}
+
+// Ended is how a run ended, and what blind tests noted at [AnswersMount].
+type Ended struct {
+	runtime.Exit
+	Answers contrast.Answers
 }
 
 // ErrReference means that the reference solution does not fit what it should solve.
@@ -90,13 +91,6 @@ const (
 	CannotFail = "tests_cannot_fail"
 )
 
-// Numbers of a candidate's runs. 0 and 1 are the first two sets of a [contrast.Calibration].
-const (
-	allSet       = 2 // the set with every function
-	unchangedRun = -1
-	canaryRun    = -2
-)
-
 // Judge returns the verdict on the candidate.
 func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 	off := s.Input.Contrast == contrast.Off
@@ -108,139 +102,99 @@ func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 		v, err := s.Command.Unchanged(ctx)
 		return s.executed(v, sum, "none"), err
 	}
-	drawn, err := s.Input.Calibrations.Get(ctx, s.storeKey("drawn"), func() (contrast.Calibration, error) { return s.draw(ctx) })
+	c, err := s.Input.Calibrations.Get(ctx, s.storeKey("listed"), func() (contrast.Calibration, error) { return s.list(ctx, contrast.Options{Bare: !s.Reference}) })
 	limit := errors.Is(err, contrast.ErrLimit)
 	if err != nil && !limit {
 		return verifiers.Verdict{}, err
 	}
-	c, err := s.calibration(ctx, nil, nil)
+	calibrated, err := s.calibration(ctx, nil, Ended{})
 	stored := err == nil
 	if err != nil && !errors.Is(err, errNoReference) {
 		return verifiers.Verdict{}, err
 	}
-	sets := drawn.Sets
 	if stored {
-		sets = c.Sets
+		c = calibrated
 	}
-	runs := s.runs(sets, stored, c.CannotFail)
-	v, ends, err := s.try(ctx, append(runs, unchangedRun), drawn, sets)
+	blind, err := s.answers(ctx, c)
+	if err != nil {
+		return verifiers.Verdict{}, err
+	}
+	v, err := s.Command.Unchanged(ctx)
 	switch {
 	case err != nil:
 		return v, err
 	case v.Status == verifiers.Failed:
-		return s.malformed(ctx, v, drawn)
+		return s.malformed(ctx, v, c)
 	case v.Status != verifiers.Passed:
 		return v, nil
 	case limit && s.Certain:
 		return verifiers.Fault("tests_not_listed", "the image's python3 meets a limit when it looks for the assertions of the tests"), nil
 	}
 	if !stored && s.Reference {
-		c, err = s.calibration(ctx, &drawn, ends)
+		calibrated, err = s.calibration(ctx, &c, blind)
 		switch {
 		case errors.Is(err, ErrReference):
 			return verifiers.Fault("reference_fails", ErrReference.Error()), nil
 		case err != nil:
 			return verifiers.Verdict{}, err
+		case len(calibrated.Want) > 0 && !slices.Equal(calibrated.Files, c.Files):
+			blind, err = s.answers(ctx, calibrated)
 		}
-		if err := s.tryUsable(ctx, c, ends); err != nil {
+		if c = calibrated; err != nil {
 			return verifiers.Verdict{}, err
 		}
 	}
-	sum := contrast.Summary{State: contrast.None, Unread: drawn.Unread}
-	if v, judged, err := s.contrasted(ctx, v, sum, c, drawn, ends); judged || err != nil {
-		return v, err
+	if len(c.Want) > 0 && s.Input.Left == nil {
+		return s.contrasted(v, c, blind), nil
 	}
-	if c.CannotFail {
-		return s.cannotFail(v, sum, drawn), nil
-	}
-	if _, ran := ends[canaryRun]; !ran {
-		if ends[canaryRun], err = s.Command.Run(ctx, Candidate, s.broken(drawn)); err != nil {
-			return verifiers.Verdict{}, err
-		}
-	}
-	switch {
-	case ends[canaryRun].Success():
-		return s.passesBroken(ctx, v, sum, c, drawn)
-	case s.skips(ends[canaryRun], drawn):
-		return refuseBroken(v, sum), nil
-	}
-	return s.uncalibrated(v, sum, drawn, ends), nil
+	return s.canary(ctx, v, c, blind)
 }
 
-// runs returns the candidate's runs with changed tests: at most two once there is a calibration, and one
-// where [contrast.Quick] suffices.
-func (s Suite) runs(sets []contrast.Set, calibrated, cannotFail bool) (runs []int) {
-	quick := s.Input.Contrast == contrast.Quick
-	switch {
-	case calibrated || s.Reference:
-		if runs = usable(sets); quick && len(runs) > 1 {
-			one := rand.IntN(len(runs))
-			runs = runs[one : one+1]
-		}
-	case !quick && len(sets) > allSet && len(sets[allSet].Edits) > 0:
-		runs = []int{allSet}
+// list makes the tests blind.
+func (s Suite) list(ctx context.Context, o contrast.Options) (c contrast.Calibration, err error) {
+	python := slices.DeleteFunc(slices.Concat(s.Files, s.Others), func(f contrast.File) bool { return !IsPython(f) })
+	if len(python) == 0 {
+		return c, nil
 	}
-	if !slices.Contains(runs, 0) && !slices.Contains(runs, 1) && !cannotFail && s.Input.Left == nil {
-		runs = append(runs, canaryRun)
+	o.Answers, o.Selects = AnswersMount, strings.ReplaceAll(s.Selects, `\`, "")
+	c.Listing, err = contrast.List(ctx, contrast.InSandbox(s.Engine, s.Input.Sandbox("listing")), python, o)
+	if errors.Is(err, contrast.ErrPython) {
+		return c, nil
 	}
-	return runs
+	return c, err
 }
 
-// usable returns the numbers of the sets of two runs that have edits.
-func usable(sets []contrast.Set) (runs []int) {
-	for i, set := range sets[:min(len(sets), allSet)] {
-		if len(set.Edits) > 0 {
-			runs = append(runs, i)
-		}
+// answers returns how the candidate ends with blind tests, if there are any. The unchanged tests say why it cannot start.
+func (s Suite) answers(ctx context.Context, c contrast.Calibration) (ended Ended, err error) {
+	if len(c.Questions) == 0 || c.Reference && len(c.Want) == 0 || len(s.Files) == 0 || s.Input.Left != nil {
+		return ended, nil
 	}
-	return runs
+	s.doing("the tests, blind")
+	if ended, err = s.Command.Run(ctx, Candidate, s.blind(c)); neverStarted(err) {
+		err = nil
+	}
+	s.doing("the tests")
+	return ended, err
 }
 
-// tryUsable makes a run with a calibrated set if the set of a quick judgement turned out to be of no use.
-func (s Suite) tryUsable(ctx context.Context, c contrast.Calibration, ends map[int]runtime.Exit) error {
-	left := usable(c.Sets)
-	if s.Input.Contrast != contrast.Quick || len(left) == 0 || slices.ContainsFunc(left, func(i int) bool { _, ran := ends[i]; return ran }) {
-		return nil
+// blind returns the hidden tests without what they expect.
+func (s Suite) blind(c contrast.Calibration) []contrast.File {
+	files := slices.Clone(s.Files)
+	for i, f := range files {
+		if at := slices.IndexFunc(c.Files, func(b contrast.File) bool { return b.Path == f.Path }); at >= 0 {
+			files[i] = c.Files[at]
+		}
 	}
-	exit, err := s.changed(ctx, Candidate, c.Sets[left[0]].Edits)
-	ends[left[0]] = exit
-	return err
+	return files
+}
+
+func (s Suite) doing(what string) {
+	if s.Input.Pace != nil {
+		s.Input.Pace.Doing(what)
+	}
 }
 
 func (s Suite) storeKey(kind string) string { return contrast.Key(s.Input.Image.Digest, s.Key, kind) }
-
-// try makes the runs in random order, until the unchanged tests fail. The verdict is on these.
-func (s Suite) try(ctx context.Context, runs []int, drawn contrast.Calibration, sets []contrast.Set) (v verifiers.Verdict, ends map[int]runtime.Exit, err error) {
-	rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
-	exits, errs := make([]runtime.Exit, len(runs)), make([]error, len(runs))
-	err = s.each(ctx, "the tests, unchanged and changed", len(runs), func(ctx context.Context, i int) (err error) {
-		switch run := runs[i]; run {
-		case unchangedRun:
-			if v, err = s.Command.Unchanged(ctx); err == nil && v.Status != verifiers.Passed {
-				err = errEnough
-			}
-			return err
-		case canaryRun:
-			exits[i], errs[i] = s.Command.Run(ctx, Candidate, s.broken(drawn))
-		default:
-			exits[i], errs[i] = s.changed(ctx, Candidate, sets[run].Edits)
-		}
-		return nil // the unchanged tests may say why
-	})
-	if errors.Is(err, errEnough) {
-		return v, nil, nil
-	}
-	ends = map[int]runtime.Exit{}
-	for i, run := range runs {
-		if run != unchangedRun {
-			ends[run] = exits[i]
-		}
-	}
-	return v, ends, cmp.Or(err, cmp.Or(errs...))
-}
-
-// errEnough ends [Suite.each] early.
-var errEnough = errors.New("no more runs are needed")
 
 // each makes n runs, several at a time where the host has room, until one returns an error.
 func (s Suite) each(ctx context.Context, what string, n int, run func(ctx context.Context, i int) error) error {
@@ -266,60 +220,39 @@ func (s Suite) each(ctx context.Context, what string, n int, run func(ctx contex
 	return cmp.Or(group.Wait(), context.Cause(ctx))
 }
 
-// contrasted returns the verdict on a candidate that passed if a calibrated set tells it.
-func (s Suite) contrasted(ctx context.Context, v verifiers.Verdict, sum contrast.Summary, c, drawn contrast.Calibration, ends map[int]runtime.Exit) (verifiers.Verdict, bool, error) {
-	if !c.Reference {
-		return v, false, nil
-	}
-	for i, set := range c.Sets {
-		if exit, ran := ends[i]; ran && len(set.Edits) > 0 {
-			sum.State = contrast.Calibrated
-			sum.Mutants += len(set.Edits)
-			as := endsAs(exit, set)
-			if !as && !exit.Success() && len(set.Failed) > 0 {
-				var err error
-				if as, err = s.leftBehind(ctx, exit, set, c.Sets[len(c.Sets)-1-i], drawn.Sets[allSet]); err != nil {
-					return v, false, err
-				}
-			}
-			if !as {
-				sum.Followed++
-			}
+// contrasted returns the verdict on a candidate that passed, by its answers.
+func (s Suite) contrasted(v verifiers.Verdict, c contrast.Calibration, blind Ended) verifiers.Verdict {
+	wrong := c.Wrong(blind.Answers)
+	sum := contrast.Summary{State: contrast.Calibrated, Asked: len(c.Want), Wrong: len(wrong), Unread: c.Unread}
+	if len(wrong) > 0 || !blind.Success() {
+		v = refuse(v, contrast.Reason, "the candidate passes the tests, but not when they do not say what they expect", sum)
+		if len(wrong) > 0 {
+			v.Message += fmt.Sprintf(": it answers otherwise at line %d of %q", wrong[0].Line, wrong[0].Path)
 		}
-	}
-	if sum.State != contrast.Calibrated {
-		return v, false, nil
-	}
-	if sum.Followed > 0 {
-		return refuse(v, contrast.Reason, "the tests still pass after what they expect has been changed", sum), true, nil
+		return v
 	}
 	if v.Assurance, v.Contrast = verifiers.Contrasted, &sum; c.Seen {
 		v.Assurance = verifiers.Executed
 	}
-	return v, true, nil
+	return v
 }
 
-// leftBehind reports whether a run with set failed more tests than the reference because of what the failed tests left
-// behind. It changes one of the additional tests alone: this test has to fail, and no test before it. A candidate that
-// fails a test only after it has noticed another changed test passes here. other is the set of the other run, all has
-// every function.
-func (s Suite) leftBehind(ctx context.Context, exit runtime.Exit, set, other, all contrast.Set) (bool, error) {
-	more, changed := compare(exit, set)
-	first := func(o contrast.Edit) bool {
-		return more.name(o) && !slices.ContainsFunc(set.Edits, func(e contrast.Edit) bool { return !s.before(o, e) })
+// canary returns the verdict on a candidate that passed the tests, by whether it passes broken tests, too.
+func (s Suite) canary(ctx context.Context, v verifiers.Verdict, c contrast.Calibration, blind Ended) (verifiers.Verdict, error) {
+	sum := contrast.Summary{State: contrast.None, Unread: c.Unread}
+	if c.CannotFail {
+		return s.cannotFail(v, sum, c), nil
 	}
-	if !changed || slices.ContainsFunc(all.Edits, first) {
-		return false, nil
+	ended, err := s.Command.Run(ctx, Candidate, s.broken(c))
+	switch {
+	case err != nil:
+		return verifiers.Verdict{}, err
+	case ended.Success():
+		return s.passesBroken(ctx, v, sum, c)
+	case c.Reference:
+		return s.executed(v, sum, "failed"), nil
 	}
-	edits := slices.DeleteFunc(slices.Clone(other.Edits), more.omit)
-	if len(edits) == 0 {
-		return true, nil
-	}
-	rand.Shuffle(len(edits), func(i, j int) { edits[i], edits[j] = edits[j], edits[i] })
-	alone := edits[max(0, slices.IndexFunc(edits, func(e contrast.Edit) bool { return slices.ContainsFunc(all.Needed, e.SameTest) }))]
-	exit, err := s.changed(ctx, Candidate, []contrast.Edit{alone})
-	lines := failureLinesOf(exit)
-	return lines.name(alone) && !slices.ContainsFunc(all.Edits, func(o contrast.Edit) bool { return lines.name(o) && s.before(o, alone) }), err
+	return s.uncalibrated(v, sum, c, blind), nil
 }
 
 // refuse returns the verdict on a candidate that passed, if neither the pass nor its reward counts.
@@ -330,25 +263,18 @@ func refuse(pass verifiers.Verdict, reason, message string, sum contrast.Summary
 	return v
 }
 
-// uncalibrated judges a candidate that passed and failed the canary: one that follows all changed
-// functions that the command runs fails, and one that follows some is doubtful.
-func (s Suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, drawn contrast.Calibration, ends map[int]runtime.Exit) verifiers.Verdict {
-	exit, ran := ends[allSet]
-	if !ran {
+// uncalibrated judges a candidate that passed and failed the canary: one whose answers are all wrong fails, and one with
+// some wrong answers is doubtful.
+func (s Suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration, blind Ended) verifiers.Verdict {
+	asked, wrong := c.Asked(blind.Answers), c.Wrong(blind.Answers)
+	if len(asked) == 0 {
 		return s.executed(v, sum, "failed")
 	}
-	edits := drawn.Sets[allSet].Edits
-	sum.State, sum.Mutants = contrast.Uncalibrated, len(edits)
-	run := slices.DeleteFunc(slices.Clone(edits), failureLinesOf(ends[canaryRun]).omit)
-	followed := slices.DeleteFunc(slices.Clone(run), failureLinesOf(exit).name)
-	all := len(run) > 0 && len(followed) == len(run)
-	if sum.Followed = len(followed); len(run) == 0 && exit.Success() { // the command names no tests
-		sum.Followed, all = len(edits), s.Certain
+	sum.State, sum.Asked, sum.Wrong = contrast.Uncalibrated, len(asked), len(wrong)
+	if len(wrong) == len(asked) {
+		return refuse(v, contrast.Reason, "the candidate passes the tests, but answers everything otherwise when they do not say what they expect", sum)
 	}
-	if all {
-		return refuse(v, contrast.Reason, "the tests still pass after everything that they expect has been changed", sum)
-	}
-	if v = s.executed(v, sum, "failed"); sum.Followed > 0 {
+	if v = s.executed(v, sum, "failed"); len(wrong) > 0 {
 		v = v.With(verifiers.Doubtful, true)
 	}
 	return v
@@ -365,11 +291,11 @@ func (s Suite) executed(v verifiers.Verdict, sum contrast.Summary, canary string
 
 // cannotFail returns the verdict if broken tests pass without a candidate: the pack's fault, or
 // the command may not use the files.
-func (s Suite) cannotFail(v verifiers.Verdict, sum contrast.Summary, drawn contrast.Calibration) verifiers.Verdict {
+func (s Suite) cannotFail(v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration) verifiers.Verdict {
 	switch {
 	case !s.Certain:
 		return s.executed(v, sum, "none")
-	case len(s.Files) > 0 && len(drawn.Broken) == len(s.Files):
+	case len(s.Files) > 0 && len(c.Broken) == len(s.Files):
 		return verifiers.Fault(malformedReason, malformedTests)
 	}
 	return verifiers.Fault(CannotFail, "the tests' command exits with 0 although every test fails")
@@ -377,44 +303,19 @@ func (s Suite) cannotFail(v verifiers.Verdict, sum contrast.Summary, drawn contr
 
 // passesBroken returns the verdict on a candidate that passes broken tests: its own fault unless
 // the empty candidate passes them, too.
-func (s Suite) passesBroken(ctx context.Context, v verifiers.Verdict, sum contrast.Summary, c, drawn contrast.Calibration) (verifiers.Verdict, error) {
+func (s Suite) passesBroken(ctx context.Context, v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration) (verifiers.Verdict, error) {
 	if !c.Reference {
-		exit, err := s.Command.Run(ctx, Unsolved, s.broken(drawn))
+		exit, err := s.Command.Run(ctx, Unsolved, s.broken(c))
 		switch {
 		case err != nil && !neverStarted(err):
 			return verifiers.Verdict{}, err
 		case err == nil && exit.Success():
-			return s.cannotFail(v, sum, drawn), nil
+			return s.cannotFail(v, sum, c), nil
 		case !s.Certain && s.Redirected == nil:
 			return s.executed(v, sum, "passed").With(verifiers.Doubtful, true), nil
 		}
 	}
-	return refuseBroken(v, sum), nil
-}
-
-func refuseBroken(v verifiers.Verdict, sum contrast.Summary) verifiers.Verdict {
-	return refuse(v, brokenReason, "the candidate passes tests that were made to fail", sum)
-}
-
-// skips reports whether a test that fails without a solution did not fail in the run with the canary,
-// although a later one did: a candidate may skip it.
-func (s Suite) skips(exit runtime.Exit, drawn contrast.Calibration) bool {
-	if len(drawn.Sets) == 0 {
-		return false
-	}
-	all, lines := drawn.Sets[allSet], failureLinesOf(exit)
-	return slices.ContainsFunc(all.Needed, func(e contrast.Edit) bool {
-		return lines.omit(e) && slices.ContainsFunc(all.Edits, func(later contrast.Edit) bool { return s.before(e, later) && lines.name(later) })
-	})
-}
-
-// before reports whether e's test runs before other's: files that the command names run in the command's order.
-func (s Suite) before(e, other contrast.Edit) bool {
-	at, otherAt := strings.Index(s.Selects, path.Base(e.Path)), strings.Index(s.Selects, path.Base(other.Path))
-	if e.Path != other.Path && at >= 0 && otherAt >= 0 {
-		return at < otherAt
-	}
-	return e.Before(other)
+	return refuse(v, brokenReason, "the candidate passes tests that were made to fail", sum), nil
 }
 
 func neverStarted(err error) bool {
@@ -423,8 +324,8 @@ func neverStarted(err error) bool {
 
 // malformed turns a failure into a fault of the pack if the image's python3 does not compile a hidden test
 // file, and the command reports the same without a candidate.
-func (s Suite) malformed(ctx context.Context, v verifiers.Verdict, drawn contrast.Calibration) (verifiers.Verdict, error) {
-	if len(drawn.Broken) == 0 || !syntaxError.MatchString(v.Stderr.String()+v.Stdout.String()) {
+func (s Suite) malformed(ctx context.Context, v verifiers.Verdict, c contrast.Calibration) (verifiers.Verdict, error) {
+	if len(c.Broken) == 0 || !syntaxError.MatchString(v.Stderr.String()+v.Stdout.String()) {
 		return v, nil
 	}
 	exit, err := s.Command.Run(ctx, Unsolved, s.Files)
@@ -432,7 +333,7 @@ func (s Suite) malformed(ctx context.Context, v verifiers.Verdict, drawn contras
 		return v, err
 	}
 	text := exit.Stderr.String() + exit.Stdout.String()
-	if syntaxError.MatchString(text) && slices.ContainsFunc(drawn.Broken, func(name string) bool { return strings.Contains(text, path.Base(name)) }) {
+	if syntaxError.MatchString(text) && slices.ContainsFunc(c.Broken, func(name string) bool { return strings.Contains(text, path.Base(name)) }) {
 		v.Status, v.Score, v.Reason, v.Message = verifiers.Faulty, 0, malformedReason, malformedTests
 	}
 	return v, nil
@@ -441,122 +342,98 @@ func (s Suite) malformed(ctx context.Context, v verifiers.Verdict, drawn contras
 var syntaxError = regexp.MustCompile(`SyntaxError|IndentationError|TabError`)
 
 // calibration returns the stored calibration. If there is none, it makes one from what was
-// drawn, if that is not nil and there is a reference solution. ends are the candidate's runs.
-func (s Suite) calibration(ctx context.Context, drawn *contrast.Calibration, ends map[int]runtime.Exit) (contrast.Calibration, error) {
+// listed, if that is not nil and there is a reference solution. blind is the candidate's run.
+func (s Suite) calibration(ctx context.Context, listed *contrast.Calibration, blind Ended) (contrast.Calibration, error) {
 	return s.Input.Calibrations.Get(ctx, s.storeKey(contrast.Calibrated), func() (contrast.Calibration, error) {
-		if drawn == nil || !s.Reference {
+		if listed == nil || !s.Reference {
 			return contrast.Calibration{}, errNoReference
 		}
-		return s.calibrate(ctx, *drawn, ends)
+		return s.calibrate(ctx, *listed, blind)
 	})
 }
 
-// calibrate finds out which of the drawn sets make the reference fail or, if none does, whether the canary
-// does. ends are the runs that a candidate made that is the reference.
-func (s Suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends map[int]runtime.Exit) (c contrast.Calibration, err error) {
-	c.Reference, c.Seen = true, drawn.Seen
-	exits := map[int]runtime.Exit{}
-	if s.Input.Reference {
-		exits = maps.Clone(ends)
-		exits[unchangedRun] = runtime.Exit{Reason: runtime.Exited}
-	}
-	runs := slices.DeleteFunc(append([]int{unchangedRun}, usable(drawn.Sets)...), func(i int) bool { _, ran := exits[i]; return ran })
-	made := make([]runtime.Exit, len(runs))
-	err = s.each(ctx, "the reference solution, for a calibration", len(runs), func(ctx context.Context, i int) (err error) {
-		if runs[i] != unchangedRun {
-			made[i], err = s.changed(ctx, Reference, drawn.Sets[runs[i]].Edits)
-			return err
+// calibrate finds out what the reference answers to blind tests or, if it does not pass them, whether the canary fails.
+// blind is the candidate's run. If blind tests fail, the questions of the tests that failed stay assertions; if they fail
+// still, so does what is expected outside of assertions.
+func (s Suite) calibrate(ctx context.Context, c contrast.Calibration, blind Ended) (contrast.Calibration, error) {
+	var without []int
+	for _, bare := range []bool{false, false, true} {
+		if len(c.Questions) == 0 || len(s.Files) == 0 || s.Input.Left != nil {
+			break
 		}
-		if made[i], err = s.Command.Run(ctx, Reference, slices.Concat(s.Files, s.Others)); neverStarted(err) || err == nil && !made[i].Success() {
-			err = errEnough // it shows nothing if it fails the unchanged tests
+		ends, err := s.reference(ctx, c, blind)
+		switch {
+		case err != nil:
+			return c, err
+		case ends[0].Success() && ends[1].Success():
+			if c, err = s.learned(ctx, c, ends); err != nil || len(c.Want) > 0 {
+				return c, err
+			}
+			return s.fallible(ctx, c)
 		}
-		return err
-	})
-	switch {
-	case errors.Is(err, errEnough):
-		return c, nil
-	case err != nil:
-		return c, err
-	}
-	for i, run := range runs {
-		exits[run] = made[i]
-	}
-	for i, set := range drawn.Sets[:min(len(drawn.Sets), allSet)] {
-		var calibrated contrast.Set
-		if exit, ran := exits[i]; ran && !exit.Success() {
-			calibrated = setOf(exit, set.Edits)
+		failed := failureLinesOf(ends[0].Exit)
+		for _, q := range c.Questions {
+			if failed.name(q) || !strings.Contains(q.Test, "test") {
+				without = append(without, q.ID)
+			}
 		}
-		c.Sets = append(c.Sets, calibrated)
+		blind = Ended{}
+		if c, err = s.list(ctx, contrast.Options{Without: without, Bare: bare}); err != nil {
+			return c, err
+		}
 	}
-	if len(usable(c.Sets)) > 0 {
-		return c, nil
-	}
+	c.Reference = true
+	return s.fallible(ctx, c)
+}
+
+// fallible returns the calibration with CannotFail, for which it runs broken tests.
+func (s Suite) fallible(ctx context.Context, c contrast.Calibration) (contrast.Calibration, error) {
 	broken := Reference
 	if s.Redirected != nil { // whether the files can be redirected shows without a candidate
 		broken = Unsolved
 	}
-	exit, ran := exits[canaryRun]
-	if !ran || broken != Reference {
-		exit, err = s.Command.Run(ctx, broken, s.broken(drawn))
+	ended, err := s.Command.Run(ctx, broken, s.broken(c))
+	if neverStarted(err) {
+		return c, nil
 	}
-	if err != nil && !neverStarted(err) {
-		return c, err
-	}
-	c.CannotFail = err == nil && exit.Success()
-	return c, nil
+	c.CannotFail = err == nil && ended.Success()
+	return c, err
 }
 
-// setOf returns the set for a run in which the reference failed with these edits.
-func setOf(exit runtime.Exit, edits []contrast.Edit) contrast.Set {
-	lines := failureLinesOf(exit)
-	if named := slices.DeleteFunc(slices.Clone(edits), lines.omit); len(named) > 0 {
-		return contrast.Set{Edits: named, Failed: lines.tests()}
+// reference runs blind tests twice on the reference solution. blind is the first run if the candidate is the reference.
+func (s Suite) reference(ctx context.Context, c contrast.Calibration, blind Ended) (ends [2]Ended, err error) {
+	if s.Input.Reference {
+		ends[0] = blind
 	}
-	set := contrast.Set{Edits: edits}
-	if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Shared }) {
-		set.Failures = failures(exit.Stdout, exit.Stderr) // of the rows of a table, each is one
-	}
-	return set
-}
-
-// compare returns the tests that failed although the reference does not fail them with the set, and whether each changed
-// test failed in as many rows as for the reference: objects of the candidate may name the rows. The reference can fail
-// other tests by chance, or because of what it keeps between tests.
-func compare(exit runtime.Exit, set contrast.Set) (more failureLines, all bool) {
-	failed, reference := failureLines(failureLinesOf(exit).tests()), failureLines(set.Failed)
-	more = slices.DeleteFunc(slices.Clone(failed), func(name string) bool { return slices.Contains(reference, name) })
-	for _, e := range set.Edits {
-		if len(failed.of(e)) != len(reference.of(e)) {
-			return more, false
+	err = s.each(ctx, "the reference solution, for a calibration", len(ends), func(ctx context.Context, i int) (err error) {
+		if ends[i].Reason == "" {
+			ends[i], err = s.Command.Run(ctx, Reference, s.blind(c))
 		}
-		more = slices.DeleteFunc(more, func(name string) bool { return failureLines{name}.name(e) })
-	}
-	return more, true
+		return err
+	})
+	return ends, err
 }
 
-// endsAs reports whether a run ended as the set's changes require: the command fails, and names as failed the changed
-// tests that the reference fails, and no test that the reference does not fail. If the output names no tests, as many
-// have failed as for the reference, or the command meets a limit before it says how many.
-func endsAs(exit runtime.Exit, set contrast.Set) bool {
-	switch {
-	case exit.Success():
-		return false
-	case len(set.Failed) > 0:
-		more, all := compare(exit, set)
-		return all && len(more) == 0
+// learned returns the calibration by two runs of the reference. If the unsolved task answers as the reference does, the
+// answers show nothing.
+func (s Suite) learned(ctx context.Context, c contrast.Calibration, ends [2]Ended) (contrast.Calibration, error) {
+	c.Reference = true
+	c.Learn(ends[0].Answers, ends[1].Answers)
+	c.Seen = !slices.ContainsFunc(c.Asked(nil), func(q contrast.Question) bool { return !s.seen(q) })
+	unsolved, err := s.Command.Run(ctx, Unsolved, s.blind(c))
+	if err == nil && len(c.Wrong(unsolved.Answers)) == 0 {
+		c.Want = nil
 	}
-	return set.Failures == 0 || exit.Reason != runtime.Exited || failures(exit.Stdout, exit.Stderr) == set.Failures
+	if neverStarted(err) {
+		err = nil
+	}
+	return c, err
 }
 
-// changed runs the command with the edits applied to the hidden files.
-func (s Suite) changed(ctx context.Context, on Subject, edits []contrast.Edit) (runtime.Exit, error) {
-	files := slices.Clone(s.Files)
-	for i, f := range files {
-		text, err := contrast.Apply(f, edits...)
-		if err != nil {
-			return runtime.Exit{}, err
-		}
-		files[i].Text = text
-	}
-	return s.Command.Run(ctx, on, files)
+// seen reports whether authors of candidates can read all lines that say what a question expects.
+func (s Suite) seen(q contrast.Question) bool {
+	lines := strings.Split(s.Files[slices.IndexFunc(s.Files, func(f contrast.File) bool { return f.Path == q.Path })].Text, "\n")
+	return !slices.ContainsFunc(q.Told, func(n int) bool {
+		return !slices.ContainsFunc(s.Seen, func(seen string) bool { return strings.Contains("\n"+seen+"\n", "\n"+lines[n-1]+"\n") })
+	})
 }

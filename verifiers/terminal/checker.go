@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
+	"github.com/securebench/sbench/verifiers/suite"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -83,6 +84,7 @@ type execution struct {
 	reward   reward
 	logs     []verifiers.Log // beside the reward
 	unserved int64           // requests that the proxy refused, or that failed
+	answers  contrast.Answers
 }
 
 // execute runs the checker on a copy of the workspace, with files staged anew, so that no run can be told from another.
@@ -103,6 +105,11 @@ func (c *checker) execute(ctx context.Context, files []contrast.File) (ran execu
 	if err != nil {
 		return ran, err
 	}
+	answers, err := suite.MountAnswers(dir)
+	if err != nil {
+		return ran, err
+	}
+	mounts = append(mounts, answers)
 	args, command := service.HideCommand(c.eval.Checker.Args())
 	env, limits, image := c.in.Task.Environment(), c.in.Limits, c.image
 	if c.testsInImage() {
@@ -131,6 +138,9 @@ func (c *checker) execute(ctx context.Context, files []contrast.File) (ran execu
 	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
 	if logs != "" {
 		ran.reward, ran.logs = readReward(logs), checkerLogs(logs)
+	}
+	if err == nil {
+		ran.answers, err = suite.ReadAnswers(dir)
 	}
 	unserved, closeErr := access.Close()
 	ran.unserved = unserved

@@ -351,7 +351,7 @@ func (c *terminalCheck) redirect(s *suite.Suite, all []contrast.File) {
 }
 
 // Run implements suite.Command. The reference solution is the candidate.
-func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contrast.File) (runtime.Exit, error) {
+func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contrast.File) (suite.Ended, error) {
 	var ran execution
 	var prevented bool
 	var err error
@@ -370,7 +370,7 @@ func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contr
 	case c.eval.Checker.Reward:
 		exit = ran.reward.changed(exit)
 	}
-	return c.summarized(exit), err
+	return suite.Ended{Exit: c.summarized(exit), Answers: ran.answers}, err
 }
 
 // hiddenTests finds the hidden files of a suite, which are staged in dir or in the checker's own image: the tests in

@@ -1,0 +1,557 @@
+"""Makes Python tests blind: they ask what they asked, and no longer say what they expect.
+
+Reads {"files": [{"path", "text"}], "ask", "answers", "names", "selects", "without", "bare"} as JSON and writes {"questions",
+"files", "canary", "broken", "unread"}. In a blind file, ask(number, answer) of ask.py stands in the place of each assertion
+that is a question, and a neutral value in the place of what it expected, where that stands elsewhere (a "blank"), unless
+bare. Comments, messages and docstrings are gone. "without" are numbers of questions that stay assertions. "expected"
+are the answers that ask may note, if they are known. "canary" are edits that together make every test, or a program without
+tests, fail where it ends. "broken" are paths of files that do not compile, "unread" those at which this program fails.
+"""
+
+import ast
+import builtins
+import io
+import json
+import sys
+import tokenize
+import types
+
+# Equalities, those that hold within a tolerance, and what of other types may be equal.
+CLOSE = {"assertAlmostEqual", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal"}
+EQUAL = CLOSE | {"assert_equal", "assert_array_equal", "assertIs", "assertEquals"} | {
+    "assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "Sequence", "MultiLine", "Count")}
+HOW = {"assertCountEqual": "sorted", "assertSequenceEqual": "list", "assertIs": "type", **dict.fromkeys(CLOSE, "close")}
+HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
+COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIsNot": ast.IsNot}
+TRUTHS = {"assertTrue": True, "assertFalse": False}
+ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is"}
+CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
+CATCHES = {"AssertionError", "Exception", "BaseException"}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math", "random", "copy", "json", "unittest")))
+# By these, tests reach what a candidate left.
+REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
+# What may say something else in each run.
+VARY = REACH | {"random", "numpy", "np", "time", "datetime", "uuid", "secrets", "tempfile", "threading", "id", "hash", "input", "object", "next"}
+ASK = "_sbench_ask"
+KEEP = """
+import os
+to = os.open(%r, os.O_WRONLY | os.O_APPEND)
+
+
+def write(line, write=os.write):
+    write(to, line)
+"""
+ask = types.ModuleType("ask")  # ask.py
+FAIL = "raise AssertionError('this test has to fail')"
+PROGRAM_FAILS = "if __name__ == '__main__': import atexit, os; atexit.register(os._exit, 1); os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
+
+
+def called(call):
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
+class File:
+    def __init__(self, path, text, request, first):
+        self.path, self.data, self.request, self.first = path, text.encode("utf-8", "surrogatepass"), request, first
+        self.tree = ast.parse(text)
+        self.lines, at = [], 0
+        for line in self.data.splitlines(keepends=True):
+            self.lines.append(at)
+            at += len(line)
+        self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        imported = {(a.asname or a.name).partition(".")[0]: not getattr(n, "level", 0) and (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY
+                    for n in ast.walk(self.tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
+        self.foreign = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ()) - (REACH if request["answers"] else set())
+        self.varies = {n for n, library in imported.items() if not library} | {(a.asname or a.name).partition(".")[0] for n in ast.walk(self.tree)
+                       if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names if (getattr(n, "module", None) or a.name).partition(".")[0] in VARY} | VARY
+        self.known = {}  # the values that names have, by scope and name; None for one that is not known
+        self.meant = {}  # what stands has found for names
+        self.bindings()
+        self.loads = {}  # where each name is used
+        for n in ast.walk(self.tree):
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
+                self.loads.setdefault((self.home(n), n.id), []).append(n)
+        self.bound = {}  # by value, the scopes and names that have it
+        for key, values in self.known.items():
+            for value in values:
+                self.bound.setdefault(value, []).append(key)
+        self.passed = {n.id for found in self.loads.values() for n in found if getattr(self.parents[n], "func", None) is not n}
+        self.models = {n.name: n for n in self.tree.body if isinstance(n, FUNCTIONS) and not n.decorator_list and not n.name.startswith("test")}
+        self.helpers = {n.name for n in ast.walk(self.tree) if isinstance(n, FUNCTIONS)}
+        self.sources = {}  # what each name gets, or is a part of
+        for n in ast.walk(self.tree):
+            for target in getattr(n, "targets", [getattr(n, "target", None)]):
+                for name in ast.walk(target) if isinstance(target, ast.AST) else ():
+                    if isinstance(name, ast.Name):
+                        self.sources.setdefault((self.scope(n), name.id), []).append(n.iter if hasattr(n, "iter") else n.value)
+        self.questions, self.edits = [], []
+        self.gone = set()  # nodes that blind tests do not have
+        self.sides = []  # literals that a question expects, with its number
+
+    def span(self, node):
+        return self.lines[node.lineno - 1] + node.col_offset, self.lines[node.end_lineno - 1] + node.end_col_offset
+
+    def text(self, start, end):
+        return self.data[start:end].decode("utf-8", "surrogatepass")
+
+    def above(self, node):
+        """A node and all that it is part of, from the inside out."""
+        while node is not None:
+            yield node
+            node = self.parents.get(node)
+
+    def scope(self, node):
+        return next(n for n in self.above(node) if isinstance(n, FUNCTIONS + (ast.Module,)))
+
+    def function(self, node):
+        """The outermost function that a node is part of, if it is of one."""
+        return ([n for n in self.above(node) if isinstance(n, FUNCTIONS)] or [None])[-1]
+
+    def test(self, function):
+        """The name of such a function, with its classes."""
+        return "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
+
+    # The values of names.
+
+    def bind(self, target, value, scope):
+        if isinstance(target, ast.Name):
+            self.known.setdefault((scope, target.id), []).append(value)
+            self.meant.clear()
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            for i, part in enumerate(target.elts):
+                self.bind(part, parts[i] if i < len(parts) else None, scope)
+
+    def bindings(self):
+        walked = list(ast.walk(self.tree))
+        for n in walked:
+            if isinstance(n, ast.Assign):
+                for target in n.targets:
+                    self.bind(target, n.value, self.scope(n))
+            elif isinstance(n, (ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
+                self.bind(n.target, None if isinstance(n, ast.AugAssign) else n.value, self.scope(n))
+        self.parameters([n for n in walked if isinstance(n, FUNCTIONS) and not n.name.startswith("test")], [n for n in walked if isinstance(n, ast.Call)])
+        for n in walked:
+            if isinstance(n, (ast.For, ast.comprehension)):
+                for row in self.rows(n.iter):
+                    self.bind(n.target, row, self.scope(n))
+            elif isinstance(n, FUNCTIONS):
+                for mark in n.decorator_list:
+                    if isinstance(mark, ast.Call) and called(mark) == "parametrize" and len(mark.args) > 1 and self.plain(mark.args[0]):
+                        names = ast.literal_eval(mark.args[0])
+                        names = [ast.Name(name.strip()) for name in (names.split(",") if isinstance(names, str) else names)]
+                        for row in self.rows(mark.args[1]):
+                            param = isinstance(row, ast.Call) and called(row) == "param"
+                            self.bind(ast.Tuple(names), ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row, n)
+
+    def parameters(self, helpers, calls):
+        """Bind the parameters of the tests' own functions to what they are called with."""
+        for call in calls:
+            if not isinstance(call.func, (ast.Name, ast.Attribute)) or any(isinstance(a, ast.Starred) for a in call.args):
+                continue
+            method = isinstance(call.func, ast.Attribute)
+            found = [f for f in helpers if f.name == called(call) and isinstance(self.parents[f], ast.ClassDef) == method]
+            for f in [f for f in found if self.parents[f] in self.above(call)] or found:
+                static = any(getattr(d, "id", "") == "staticmethod" for d in f.decorator_list)
+                names = [a.arg for a in getattr(f.args, "posonlyargs", []) + f.args.args][method and not static:]
+                for name, value in list(zip(names, call.args)) + [(k.arg, k.value) for k in call.keywords]:
+                    self.known.setdefault((f, name), []).append(value)
+
+    def home(self, name):
+        """Where a name has its values: in its function or in the file."""
+        return next((s for s in (self.scope(name), self.tree) if (s, name.id) in self.known), None) if name in self.parents else None
+
+    def values(self, name):
+        values = self.known.get((self.home(name), name.id), [])
+        return [] if None in values else values
+
+    def rows(self, table):
+        """What a loop over a table gets in turn."""
+        pairs = isinstance(table, ast.Call) and called(table) == "items" and isinstance(table.func, ast.Attribute)
+        return [row for t in self.stands(table.func.value if pairs else table) for row in
+                ([ast.Tuple([k, v]) if pairs else k for k, v in zip(t.keys, t.values) if k is not None] if isinstance(t, ast.Dict) else getattr(t, "elts", ()))]
+
+    def resolve(self, node):
+        """The literals that an expression stands for."""
+        return [n for n in self.stands(node, HOLDERS) if self.plain(n)]
+
+    def stands(self, node, through=()):
+        """What an expression stands for, also as the argument of a call of a name in through."""
+        if isinstance(node, ast.Subscript):
+            return [w for v in self.stands(node.value) for i in self.items(v, node.slice) for w in self.stands(i, through)]
+        if isinstance(node, ast.Name) and self.values(node):
+            name = self.home(node), node.id, bool(through)
+            if name not in self.meant:
+                self.meant[name] = []  # for a name that is bound to itself
+                self.meant[name] = list(dict.fromkeys(w for v in self.values(node) for w in self.stands(v, through)))
+            return self.meant[name]
+        if isinstance(node, ast.Call) and called(node) in through and node.args and not node.keywords:
+            return self.stands(node.args[0], through)
+        return [node]
+
+    def items(self, table, key):
+        """What a table has at a key or, if that is not known, at any: another key would be missed, whatever the answer."""
+        if not isinstance(table, (ast.Dict, ast.List, ast.Tuple)) or table not in self.parents:
+            return [table]
+        try:
+            at = ast.literal_eval(key)
+            return [{ast.literal_eval(k): v for k, v in zip(table.keys, table.values)}[at] if isinstance(table, ast.Dict) else table.elts[at]]
+        except (ValueError, TypeError, LookupError):
+            return table.values if isinstance(table, ast.Dict) else [table]
+
+    def fresh(self, node):
+        """Whether a value is not known, or begins as an empty list or the like, for the tests to fill."""
+        found = self.resolve(node)
+        return node not in found and not any(getattr(v, "elts", getattr(v, "keys", True)) for v in found)
+
+    # What tests ask.
+
+    def assertions(self):
+        for node in [n for n in ast.walk(self.tree) if isinstance(n, (ast.Assert, ast.If, ast.Expr)) and not self.caught(n)]:
+            call = getattr(node, "value", None)
+            if isinstance(node, ast.Assert):
+                if self.truth(node, node.test, True) and node.msg:
+                    self.leave_out(node.msg, "''")
+            elif isinstance(node, ast.If) and len(node.body) == 1 and self.accuses(node.body[0]):
+                if self.truth(node, node.test, False):
+                    self.leave_out(node.body[0], "pass")
+            elif isinstance(call, ast.Call) and called(call) in TRUTHS and call.args:
+                if self.truth(node, call.args[0], TRUTHS[called(call)]):
+                    for message in call.args[1:] + [k.value for k in call.keywords]:
+                        self.leave_out(message, "''")
+            elif isinstance(call, ast.Call) and called(call) in EQUAL and len(call.args) > 1:
+                how = HOW.get(called(call), "")
+                if not self.equality(node, call, *call.args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) and not how:
+                    self.computed(node, call, *call.args[:2], holds=True)
+            elif isinstance(call, ast.Call) and called(call) in COMPARES and len(call.args) > 1:
+                self.compared(node, call, *call.args[:2], op=COMPARES[called(call)], holds=True)
+            elif isinstance(call, ast.Call) and called(call) in CALLED:
+                self.called_with(node, call)
+
+    def leave_out(self, node, new):
+        self.edit(*self.span(node), new)
+        self.gone.update(ast.walk(node))
+
+    @staticmethod
+    def accuses(node):
+        error = getattr(node, "exc", getattr(node, "value", None))
+        name = called(error) if isinstance(error, ast.Call) else getattr(error, "id", "")
+        return (isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
+                or isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value)
+
+    def caught(self, node):
+        """Whether the tests may go on if an assertion does not hold: they may try again, for example."""
+        for below, above in [(n, self.parents[n]) for n in self.above(node) if n in self.parents]:
+            if isinstance(above, ast.Try) and below in above.body:
+                types = [n for h in above.handlers for n in ([None] if h.type is None else ast.walk(h.type))]
+                if any(t is None or getattr(t, "id", "") in CATCHES for t in types):
+                    return True
+            if isinstance(above, (ast.With, ast.AsyncWith)) and below in above.body and any(getattr(n, "id", "") in CATCHES for i in above.items for n in ast.walk(i)):
+                return True
+            if isinstance(above, FUNCTIONS) and self.handed(above):
+                return True
+        return False
+
+    def handed(self, function):
+        """Whether a function within another is handed over: who calls it can catch what it raises."""
+        inner = any(isinstance(f, FUNCTIONS) for f in list(self.above(function))[1:])
+        return inner and (bool(function.decorator_list) or isinstance(self.parents[function], ast.ClassDef) or function.name in self.passed)
+
+    def asks(self, node):
+        """Whether something may be the candidate's."""
+        return any(isinstance(n, ast.Name) and n.id not in self.foreign for n in ast.walk(node))
+
+    def truth(self, at, test, holds):
+        """Ask what is asserted to hold, or not to. Return whether all of it is asked."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            if isinstance(test.operand, (ast.UnaryOp, ast.BoolOp, ast.Compare)):
+                return self.truth(at, test.operand, not holds)
+            return self.yes(at, test, test.operand, not holds, holds)
+        if isinstance(test, ast.BoolOp):
+            return isinstance(test.op, ast.And) == holds and all([self.truth(at, value, holds) for value in test.values])
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            op, sides, near = type(test.ops[0]), (test.left, test.comparators[0]), holds and self.near(test)
+            if op in ((ast.Eq, ast.Is) if holds else (ast.NotEq, ast.IsNot)) and self.equality(at, test, *sides, how="type" if op in (ast.Is, ast.IsNot) else "", holds=holds):
+                return True
+            if op is (ast.Eq if holds else ast.NotEq) and self.computed(at, test, *sides, holds=holds):
+                return True
+            return near and self.equality(at, test, *near[:2], how="close", within=near[2:]) or op in ASKED and self.compared(at, test, *sides, op, holds)
+        if isinstance(test, ast.Call) and holds and len(test.args) == 1 and called(test) == "all" and isinstance(test.args[0], (ast.GeneratorExp, ast.ListComp)):
+            return self.truth(at, test.args[0].elt, True)
+        if isinstance(test, ast.Call) and holds and len(test.args) == 2 and called(test) == "isclose" and not test.keywords and self.equality(at, test, *test.args, how="close", within=(0, 1e-8)):
+            return True
+        if isinstance(test, ast.Call) and holds and called(test) in ("startswith", "endswith") and isinstance(test.func, ast.Attribute) and len(test.args) == 1 \
+                and isinstance(test.args[0], ast.Constant) and isinstance(test.args[0].value, (str, bytes)) and test.args[0].value and self.asks(test.func):
+            return self.end(at, test)
+        return isinstance(test, (ast.Call, ast.Name, ast.Attribute, ast.Subscript)) and self.yes(at, test, test, holds, holds)
+
+    def yes(self, at, whole, asked, yes, holds):
+        """Ask for a yes or a no."""
+        return self.asks(asked) and self.put(at, whole, asked, [ask.plain(yes)], "truth", holds=holds)
+
+    def end(self, at, call):
+        """Ask how a text begins or ends."""
+        literal, found = call.args[0], self.put(at, call, call.func.value, [ask.plain(call.args[0].value)], "")
+        if found:
+            length = len(literal.value)
+            self.edits[-1]["new"] = self.edits[-1]["new"].replace(")", ")[:%d]" % length if called(call) == "startswith" else ")[-%d:]" % length, 1)
+        return found
+
+    def compared(self, at, test, left, right, op, holds):
+        """Ask how two values compare, in the same words whether they have to or must not."""
+        yes = holds == (op in (ast.Eq, ast.Is, ast.In))
+        number = self.asks(test) and self.question(at, [ask.plain(yes)])
+        if number:
+            self.edit(self.span(test)[0], self.span(left)[0], self.head(number, holds) + "(")
+            self.edit(self.span(left)[1], self.span(right)[0], ") %s (" % ASKED[op])
+            self.edit(self.span(right)[1], self.span(test)[1], ")), 'truth')")
+        return bool(number)
+
+    def near(self, test):
+        """What has to be close to what, and how close."""
+        if isinstance(test.left, ast.Call) and called(test.left) in ("abs", "fabs") and isinstance(test.ops[0], (ast.Lt, ast.LtE)):
+            difference, within = test.left.args[:1], test.comparators[0]
+            if difference and isinstance(difference[0], ast.BinOp) and isinstance(difference[0].op, ast.Sub) and self.number(within) is not None:
+                return difference[0].left, difference[0].right, self.number(within), 0
+
+    def number(self, node):
+        return node.value if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) else None
+
+    def within(self, call):
+        """How far answers to such an equality may be apart, absolutely and in proportion; None if that is not known."""
+        given = {k.arg: self.number(k.value) for k in call.keywords if k.arg not in ("msg", "err_msg", "verbose", "nan_ok")}
+        given.update({"places" if called(call) == "assertAlmostEqual" else "rel" if called(call) in ("assert_allclose", "approx") else "decimal": self.number(a)
+                      for a in call.args[1 if called(call) == "approx" else 2:3]})
+        if None in given.values():
+            return None
+        places = given.get("places", given.get("decimal"))
+        return (max(given.get("delta", 0), given.get("abs", 0), given.get("atol", 0), 10.0 ** -places if places is not None else 1e-6),
+                max(given.get("rel", 0), given.get("rtol", 0), 1e-6))
+
+    def equality(self, at, whole, left, right, how="", within=(0, 0), holds=True):
+        """Ask for the side of an equality that may be the candidate's, if the other side is made of literals."""
+        for side, other in ((right, left), (left, right)):
+            through, literals = self.stands(side, HOLDERS), self.resolve(side)
+            near = [self.within(n) for n in ast.walk(side) if isinstance(n, ast.Call) and called(n) == "approx"]
+            if near:
+                how, within = "close", None if None in near else tuple(map(max, zip(*near)))
+            if literals and len(literals) == len(through) and within and self.asks(other) and self.fresh(other) and not (self.resolve(other) and self.fresh(side)):
+                direct = self.stands(side) == through
+                expected = [ask.answer(ast.literal_eval(n), how) for n in literals] if direct else None
+                if self.put(at, whole, other, expected, how, within, holds, literals):
+                    self.sides += [(side, n) for n in literals]
+                    return True
+        return False
+
+    def computed(self, at, whole, left, right, holds):
+        """Ask for the candidate's side of an equality if the tests compute the other side without the candidate."""
+        for side, other in ((right, left), (left, right)):
+            if not isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) and self.asks(other) and not self.own(other) and self.own(side):
+                return self.put(at, whole, other, None, "", holds=holds)
+        return False
+
+    def own(self, node, within=()):
+        """Whether only the tests have a say in an expression's value, the same in each run."""
+        names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        bound = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+        return not isinstance(node, ast.Await) and all(self.owned(n, within) for n in names if n.id not in bound)
+
+    def owned(self, name, within):
+        key = next(((s, name.id) for s in (self.scope(name), self.tree) if (s, name.id) in self.sources), None)
+        if key is None:
+            model = self.models.get(name.id)
+            return name.id in self.foreign - self.varies or model is not None and (model in within or self.own(model, within + (model,)))
+        return key in within or all(self.own(value, within + (key,)) for value in self.sources[key])
+
+    def called_with(self, at, call):
+        """Ask what a mock was called with."""
+        literals = [self.resolve(v) for v in call.args + [k.value for k in call.keywords]]
+        number = all(literals) and isinstance(call.func, ast.Attribute) and self.question(at, None, told=[n for found in literals for n in found])
+        if number:
+            (start, end), (first, last) = self.span(call), self.span(call.func.value)
+            self.edit(start, first, self.head(number, True))
+            self.edit(last, end, ").%s)" % CALLED[called(call)])
+            self.gone.update(n for a in call.args + call.keywords for n in ast.walk(a))
+            self.sides += [(call, n) for found in literals for n in found]
+
+    def question(self, at, expected, within=(0, 0), told=()):
+        """Note a question, and return its number; 0 if it is to stay an assertion. told are the literals that it expects."""
+        number, function = self.first + len(self.questions), ([n for n in self.above(at) if isinstance(n, FUNCTIONS)] or [None])[-1]
+        test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
+        self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "last": at.end_lineno, "expected": expected,
+                               "near": within, "optional": self.optional(at), "weak": expected == [ask.plain(True)], "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
+        return number if number not in self.request["without"] else 0
+
+    def optional(self, node):
+        """Whether a right candidate may choose that a node does not run."""
+        return any(isinstance(above, (ast.If, ast.While)) and n is not above.test and self.asks(above.test) or isinstance(n, ast.ExceptHandler)
+                   for n, above in [(n, self.parents[n]) for n in self.above(node) if n in self.parents])
+
+    @staticmethod
+    def head(number, holds):
+        return "%s%s(%d, (" % ("" if holds else "not ", ASK, number)
+
+    def put(self, at, whole, asked, expected, how, within=(0, 0), holds=True, told=()):
+        """Let a question stand in the place of the expression whole. Return whether it does."""
+        number = self.question(at, expected, within, told)
+        if number:
+            (start, end), (first, last) = self.span(whole), self.span(asked)
+            self.edit(start, first, self.head(number, holds))
+            self.edit(last, end, "), %r)" % how if how else "))")
+            self.gone.update(set(ast.walk(whole)) - set(ast.walk(asked)))
+        return bool(number)
+
+    def edit(self, start, end, new):
+        """Replace a part of the text by as many lines."""
+        lines = "\n" * self.data.count(b"\n", start, end)
+        if new.endswith("pass") or new.endswith("("):
+            new += lines
+        elif lines:
+            new = new[:-1] + lines + ")" if new.endswith(")") else "(%s%s)" % (new, lines)
+        self.edits.append({"start": start, "end": end, "new": new})
+
+    # What else tells what is expected.
+
+    def blanks(self):
+        for literal in dict.fromkeys(n for _, n in self.sides if n in self.parents and n not in self.gone):
+            if not self.named(literal) and not self.taken(literal):
+                for leaf in self.leaves(literal):
+                    value = ast.literal_eval(leaf)
+                    if value:
+                        self.edit(*self.span(leaf), repr(type(value)()))
+
+    def unused(self):
+        """Empty functions that only computed what was expected."""
+        known = -1
+        while known < len(self.gone):
+            known = len(self.gone)
+            for name, model in self.models.items():
+                inside = set(ast.walk(model))
+                uses = [n for found in self.loads.values() for n in found if n.id == name and n not in inside]
+                if uses and model not in self.gone and self.gone.issuperset(uses):
+                    self.leave_out(model, "def %s(*_): pass" % name)
+
+    def named(self, literal):
+        """Whether the command names the row of a table that has a literal by its values."""
+        marked = next((f for f in self.above(literal) if isinstance(f, FUNCTIONS) and literal not in {n for s in f.body for n in ast.walk(s)}), None)
+        return marked is not None and marked.name + "[" in self.request["selects"]
+
+    def taken(self, literal):
+        """Whether the tests do more with a value than expect it: the candidate may get it, and its answers change, too."""
+        known, parts = 0, {*self.above(literal), *ast.walk(literal)}
+        while len(parts) > known:  # there are expressions with these values whose names have not been followed
+            known = len(parts)
+            for n in {n for part in parts for key in self.bound.get(part, ()) for n in self.loads.get(key, ())} - self.gone:
+                item = n
+                while isinstance(self.parents[item], ast.Subscript) and self.parents[item].value is item:
+                    item = self.parents[item]
+                if parts.intersection(self.stands(item)):
+                    if not self.passes(n):
+                        return True
+                    parts.update(self.above(item))
+        return False
+
+    def passes(self, n):
+        """Whether a name only stands in a print, a helper's call, a table, a loop's head or what another name gets."""
+        below = n
+        for a in self.above(n):
+            if isinstance(a, ast.Call) and below is not a.func:
+                return called(a) in ("subTest", "print") or called(a) in self.helpers and isinstance(self.parents[a], ast.Expr)
+            if isinstance(a, ast.stmt):
+                return isinstance(a, (ast.For,) + FUNCTIONS) or isinstance(a, ast.Assign) and any(b in self.bound for b in self.above(n))
+            below = a
+
+    def strings(self):
+        """Empty messages, and what only people read."""
+        for n in ast.walk(self.tree):
+            if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) and isinstance(n.value.value, str) and ">>>" not in n.value.value:
+                self.edit(*self.span(n), '""')
+        rows = self.data.splitlines(keepends=True)
+        for token in tokenize.tokenize(io.BytesIO(self.data).readline):
+            if token.type == tokenize.COMMENT and token.start[0] > 2:
+                at = self.lines[token.start[0] - 1] + len(rows[token.start[0] - 1].decode("utf-8")[:token.start[1]].encode())
+                self.edit(at, at + len(token.string.encode()), "")
+
+    def prelude(self):
+        """Declare ask where the file's own statements begin."""
+        first = next(n for i, n in enumerate(self.tree.body) if getattr(n, "module", "") != "__future__" and not (not i and isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)))
+        at = self.lines[min([first.lineno] + [d.lineno for d in getattr(first, "decorator_list", [])]) - 1]
+        self.edit(at, at, "%s = {}; exec(%r, %s); %s = %s['ask']\n" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, ASK, ASK))
+
+    def blind(self):
+        """Return the text that asks."""
+        self.assertions()
+        if not self.request["bare"]:
+            self.unused()
+            self.blanks()
+            self.strings()
+        if self.edits and self.request["answers"]:
+            self.prelude()
+        text, at = b"", 0
+        for e in sorted(self.edits, key=lambda e: (e["start"], e["start"] != e["end"], -e["end"])):
+            if e["start"] >= at:
+                text += self.data[at:e["start"]] + e["new"].encode("utf-8", "surrogatepass")
+                at = e["end"]
+        return (text + self.data[at:]).decode("utf-8", "surrogatepass")
+
+    @staticmethod
+    def plain(node):
+        """Whether an expression is made of literals only."""
+        try:
+            return not isinstance(node, (ast.BinOp, ast.Call)) and ast.literal_eval(node) is not Ellipsis
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, AttributeError):
+            return False
+
+    def leaves(self, node):
+        """The literals in one, and empty lists and the like."""
+        children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+        if isinstance(node, ast.UnaryOp) or not children and isinstance(node, (ast.Constant, ast.List, ast.Tuple, ast.Dict)):
+            return [node] if getattr(node, "value", 0) is not None else []
+        return [leaf for child in children for leaf in self.leaves(child)]
+
+    def canary(self):
+        """Make every test fail where it ends or, if there is none, the file."""
+        tests = [n for n in ast.walk(self.tree) if isinstance(n, FUNCTIONS) and n.name.startswith("test") and self.function(n) is n]
+        for n in tests:
+            start, end = self.span(n.body[0])[0], self.span(n.body[-1])[1]
+            indent = self.text(self.lines[n.body[0].lineno - 1], start)
+            yield {"start": end, "end": end, "new": "; " + FAIL if indent.strip() else "\n" + indent + FAIL}
+            for r in ast.walk(n):
+                if isinstance(r, ast.Return) and next(f for f in self.above(r) if isinstance(f, FUNCTIONS)) is n:
+                    yield {"start": self.span(r)[0], "end": self.span(r)[0], "new": FAIL + "; "}
+        if not tests:
+            for n in [n for n in self.tree.body if not isinstance(n, ast.Expr) and getattr(n, "module", "") != "__future__"][:1]:
+                at = self.lines[min(n.lineno, *(d.lineno for d in getattr(n, "decorator_list", [n]) or [n])) - 1]
+                yield {"start": at, "end": at, "new": PROGRAM_FAILS + "\n"}  # it can end itself before its last line
+            yield {"start": len(self.data), "end": len(self.data), "new": "\n" + FAIL + "\n"}
+
+
+def main():
+    sys.setrecursionlimit(10000)
+    request = json.loads(sys.stdin.buffer.read())
+    exec(request["ask"], ask.__dict__)
+    found = {"questions": [], "files": [], "canary": [], "broken": [], "unread": []}
+    for file in request["files"]:
+        path = file["path"]
+        try:
+            compile(file["text"], path, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            found["broken"].append(path)
+            continue
+        text = file["text"]
+        try:
+            f = File(path, text, request, len(found["questions"]) + 1)
+            found["canary"] += [dict(e, path=path) for e in f.canary()]
+            text = f.blind()
+            compile(text, path, "exec", dont_inherit=True)
+            found["questions"] += f.questions
+        except Exception:  # a form that nobody thought of must not cost the other files theirs
+            found["unread"].append(path)
+            text = file["text"]
+        found["files"].append({"path": path, "text": text})
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
