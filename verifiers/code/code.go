@@ -272,7 +272,7 @@ func (c *codeCheck) contrast(ctx context.Context, solution string) (calibration 
 		}
 		known := len(options.Without)
 		for _, q := range calibration.Questions {
-			if slices.ContainsFunc(slices.Concat(ends[0].failures...), func(line int) bool { return q.Line <= line && line <= q.Last }) {
+			if slices.ContainsFunc(slices.Concat(ends[0].failures...), func(line int) bool { return calibration.Line(q) == line }) {
 				options.Without = append(options.Without, q.ID)
 			}
 		}

@@ -67,3 +67,19 @@ def ask(question, value, how=""):
     """Note an answer. The assertion holds: what it expects is not here."""
     write(("%d %s\n" % (question, answer(value, how))).encode("utf-8", "surrogatepass"))
     return True
+
+
+class asking:
+    """The context of a question, in which an exception is the answer."""
+
+    def __init__(self, question):
+        self.question = question
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, kind, error, trace):
+        if kind is None or not issubclass(kind, Exception) or kind.__name__ == "SkipTest":
+            return False
+        write(("%d raised %s\n" % (self.question, " ".join(c.__name__ for c in kind.__mro__))).encode("utf-8", "replace"))
+        return True

@@ -33,7 +33,8 @@ LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math",
 REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
 # What may say something else in each run.
 VARY = REACH | {"random", "numpy", "np", "time", "datetime", "uuid", "secrets", "tempfile", "threading", "id", "hash", "input", "object", "next"}
-ASK = "_sbench_ask"
+RAISES = {"raises", "assertRaises", "assertRaisesRegex"}
+ASK, IN = "_sbench_ask", "_sbench_in"
 KEEP = """
 import os
 to = os.open(%r, os.O_WRONLY | os.O_APPEND)
@@ -208,26 +209,73 @@ class File:
     # What tests ask.
 
     def assertions(self):
-        for node in [n for n in ast.walk(self.tree) if isinstance(n, (ast.Assert, ast.If, ast.Expr)) and not self.caught(n)]:
-            call = getattr(node, "value", None)
+        for node in [n for n in ast.walk(self.tree) if isinstance(n, (ast.Assert, ast.If, ast.Expr, ast.With, ast.Try)) and not self.caught(n)]:
+            number, call = self.first + len(self.questions), getattr(node, "value", None)
             if isinstance(node, ast.Assert):
-                if self.truth(node, node.test, True) and node.msg:
-                    self.leave_out(node.msg, "''")
+                if self.truth(node, node.test, True):
+                    self.guard(node, number)
+                    if node.msg:
+                        self.leave_out(node.msg, "''")
             elif isinstance(node, ast.If) and len(node.body) == 1 and self.accuses(node.body[0]):
                 if self.truth(node, node.test, False):
                     self.leave_out(node.body[0], "pass")
-            elif isinstance(call, ast.Call) and called(call) in TRUTHS and call.args:
-                if self.truth(node, call.args[0], TRUTHS[called(call)]):
-                    for message in call.args[1:] + [k.value for k in call.keywords]:
-                        self.leave_out(message, "''")
-            elif isinstance(call, ast.Call) and called(call) in EQUAL and len(call.args) > 1:
-                how = HOW.get(called(call), "")
-                if not self.equality(node, call, *call.args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) and not how:
-                    self.computed(node, call, *call.args[:2], holds=True)
-            elif isinstance(call, ast.Call) and called(call) in COMPARES and len(call.args) > 1:
-                self.compared(node, call, *call.args[:2], op=COMPARES[called(call)], holds=True)
-            elif isinstance(call, ast.Call) and called(call) in CALLED:
-                self.called_with(node, call)
+            elif isinstance(call, ast.Call) and self.called(node, call):
+                self.guard(node, number)
+            elif isinstance(node, (ast.With, ast.Try)) and len(node.body) < 3 and isinstance(node.body[0], ast.Expr):
+                self.raising(node, node.body[0])
+
+    def called(self, node, call):
+        """Ask what a call asserts. Return whether it is asked."""
+        name, args = called(call), call.args
+        if name in TRUTHS and args and self.truth(node, args[0], TRUTHS[name]):
+            for message in args[1:] + [k.value for k in call.keywords]:
+                self.leave_out(message, "''")
+            return True
+        if name in EQUAL and len(args) > 1:
+            how = HOW.get(name, "")
+            return self.equality(node, call, *args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) or not how and self.computed(node, call, *args[:2], holds=True)
+        if name in COMPARES and len(args) > 1:
+            return self.compared(node, call, *args[:2], op=COMPARES[name], holds=True)
+        if name in RAISES and len(args) > 1 and not call.keywords and not any(isinstance(a, ast.Starred) for a in args):
+            number, (start, end) = self.question(node, None, raises=args[0]), self.span(node)
+            if number:
+                self.edit(start, self.span(args[1])[0], self.head(number, True))
+                self.edit(self.span(args[1])[1], self.span(args[2])[0] if args[2:] else self.span(args[1])[1], "(")
+                self.edit(self.span(args[-1])[1], end, ")))")
+            return bool(number)
+        return name in CALLED and self.called_with(node, call)
+
+    def raising(self, node, asked):
+        """Ask for an exception where a statement has to raise one."""
+        if isinstance(node, ast.With):
+            item = node.items[0]
+            if len(node.items + node.body) != 2 or not isinstance(item.context_expr, ast.Call) or called(item.context_expr) not in RAISES or not item.context_expr.args or item.optional_vars:
+                return
+            error = item.context_expr.args[0]
+        else:
+            last = node.body[1:] + node.orelse
+            if len(node.handlers) != 1 or node.finalbody or len(last) != 1 or not self.accuses(last[0]) or not isinstance(node.handlers[0].body[0], ast.Pass) or not node.handlers[0].type:
+                return
+            error = node.handlers[0].type
+        (start, end), (first, final) = self.span(node), self.span(asked)
+        if self.asks(asked) and self.alone(node):
+            number = self.question(asked, None, raises=error)
+            if number:
+                style = "" if isinstance(node, ast.With) and called(node.items[0].context_expr).startswith("assert") else "assert "
+                self.edit(start, first, "with %s(%d): %s%s" % (IN, number, style, self.head(number, True)))
+                self.edit(final, end, "))")
+
+    def guard(self, node, number):
+        """Let an exception be the answer to a question, as where one has to be raised."""
+        if self.alone(node) and not any(isinstance(n, (ast.With, ast.Try)) for n in self.above(node)):
+            at = self.span(node)[0]
+            self.edit(at, at, "with %s(%d): " % (IN, number))
+
+    def alone(self, node):
+        """Whether a statement shares its lines with no other."""
+        (start, end), line = self.span(node), self.lines[node.lineno - 1]
+        rest = self.text(end, (self.lines + [len(self.data)])[node.end_lineno]).strip()
+        return not self.text(line, start).strip() and (not rest or rest.startswith("#"))
 
     def leave_out(self, node, new):
         self.edit(*self.span(node), new)
@@ -374,13 +422,15 @@ class File:
             self.edit(last, end, ").%s)" % CALLED[called(call)])
             self.gone.update(n for a in call.args + call.keywords for n in ast.walk(a))
             self.sides += [(call, n) for found in literals for n in found]
+        return bool(number)
 
-    def question(self, at, expected, within=(0, 0), told=()):
+    def question(self, at, expected, within=(0, 0), told=(), raises=None):
         """Note a question, and return its number; 0 if it is to stay an assertion. told are the literals that it expects."""
         number, function = self.first + len(self.questions), ([n for n in self.above(at) if isinstance(n, FUNCTIONS)] or [None])[-1]
         test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
         self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "last": at.end_lineno, "expected": expected,
-                               "near": within, "optional": self.optional(at), "weak": expected == [ask.plain(True)], "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
+                               "near": within, "optional": self.optional(at), "weak": expected == [ask.plain(True)],
+                               "raises": [] if raises is None else [n.attr if isinstance(n, ast.Attribute) else n.id for n in getattr(raises, "elts", [raises])], "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
         return number if number not in self.request["without"] else 0
 
     def optional(self, node):
@@ -403,12 +453,6 @@ class File:
         return bool(number)
 
     def edit(self, start, end, new):
-        """Replace a part of the text by as many lines."""
-        lines = "\n" * self.data.count(b"\n", start, end)
-        if new.endswith("pass") or new.endswith("("):
-            new += lines
-        elif lines:
-            new = new[:-1] + lines + ")" if new.endswith(")") else "(%s%s)" % (new, lines)
         self.edits.append({"start": start, "end": end, "new": new})
 
     # What else tells what is expected.
@@ -477,7 +521,7 @@ class File:
         """Declare ask where the file's own statements begin."""
         first = next(n for i, n in enumerate(self.tree.body) if getattr(n, "module", "") != "__future__" and not (not i and isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)))
         at = self.lines[min([first.lineno] + [d.lineno for d in getattr(first, "decorator_list", [])]) - 1]
-        self.edit(at, at, "%s = {}; exec(%r, %s); %s = %s['ask']\n" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, ASK, ASK))
+        self.edit(at, at, "%s = {}; exec(%r, %s); %s, %s = %s['asking'], %s['ask']\n" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, IN, ASK, ASK, ASK))
 
     def blind(self):
         """Return the text that asks."""

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/runtime"
@@ -56,6 +57,8 @@ type Question struct {
 	Last int `json:"last"`
 	// Expected are the answers that can be right; nil if only a reference solution tells.
 	Expected []string `json:"expected"`
+	// Raises are the names of the exceptions that can be right; nil for a question that has an answer.
+	Raises []string `json:"raises"`
 	// Near says how far numbers may be from the expected ones, absolutely and in proportion.
 	Near [2]float64 `json:"near"`
 	// Told are the lines, from 1, that say what is expected.
@@ -151,6 +154,16 @@ type Listing struct {
 	Broken []string
 	// Unread are files at which this package's program fails.
 	Unread []string
+}
+
+// Line returns the line, from 1, at which a blind file asks a question; 0 if it is no question there.
+func (l Listing) Line(q Question) int {
+	for _, f := range l.Files {
+		if at := strings.Index(f.Text, fmt.Sprintf("_sbench_ask(%d, ", q.ID)); at >= 0 {
+			return 1 + strings.Count(f.Text[:at], "\n")
+		}
+	}
+	return 0
 }
 
 // List makes files blind with the help of python. A file that does not compile is listed in Broken and is not an error.

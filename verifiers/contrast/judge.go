@@ -64,6 +64,8 @@ type Calibration struct {
 	Reference bool `json:"reference"`
 	// Want are the answers of the reference solution that a candidate has to give, too.
 	Want map[int]Want `json:"want,omitempty"`
+	// Reached are questions that every candidate is asked, if there is no reference.
+	Reached []int `json:"reached,omitempty"`
 	// Seen says that authors of candidates can read all that the tests expect.
 	Seen bool `json:"seen,omitempty"`
 	// CannotFail says that the reference passes the tests with the canary.
@@ -94,7 +96,7 @@ func (c *Calibration) Learn(one, other Answers) {
 			}
 		}
 		known := func(answer string) bool {
-			return !strings.HasPrefix(answer, "!") && (q.Expected == nil || q.expects(answer))
+			return !strings.HasPrefix(answer, "!") && (q.Expected == nil && len(q.Raises) == 0 || q.expects(answer))
 		}
 		if len(w.Answers) > 0 && !slices.ContainsFunc(w.Answers, func(a string) bool { return !known(a) }) {
 			c.Want[q.ID] = w
@@ -116,6 +118,9 @@ func distinct(answers []string) []string {
 
 // expects reports whether an answer is one that can be right.
 func (q Question) expects(answer string) bool {
+	if kinds, raised := strings.CutPrefix(answer, "raised "); raised || len(q.Raises) > 0 {
+		return slices.ContainsFunc(strings.Fields(kinds), func(kind string) bool { return raised && slices.Contains(q.Raises, kind) })
+	}
 	return slices.ContainsFunc(q.Expected, func(e string) bool { return q.equal(e, answer) })
 }
 
@@ -127,7 +132,7 @@ func (c Calibration) Asked(answers Answers) []Question {
 			_, wanted := c.Want[q.ID]
 			return !wanted
 		}
-		return q.Weak || q.Expected == nil || len(answers[q.ID]) == 0
+		return q.Weak || q.Expected == nil && len(q.Raises) == 0 || len(answers[q.ID]) == 0
 	})
 }
 
@@ -136,7 +141,7 @@ func (c Calibration) Asked(answers Answers) []Question {
 func (c Calibration) Wrong(answers Answers) []Question {
 	return slices.DeleteFunc(c.Asked(answers), func(q Question) bool {
 		given, want := distinct(answers[q.ID]), c.Want[q.ID]
-		if !c.Reference {
+		if !c.Reference || len(q.Raises) > 0 && len(given) > 0 {
 			return !slices.ContainsFunc(given, func(a string) bool { return !q.expects(a) })
 		}
 		if want.Sorted {

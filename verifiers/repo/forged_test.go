@@ -430,7 +430,7 @@ func TestWithoutReference(t *testing.T) {
 		{"honest", fix, python, "", "failed", nil},
 		{"ends the process", core("import os\nos._exit(0)"), python, "passes_broken_tests", nil, nil},
 		{"skips", core("import pytest\ndef add(a, b):\n    pytest.skip('no')"), python, "passes_broken_tests", nil, nil},
-		{"skips some", core("import pytest\ndef add(a, b):\n    return a + b if a == 0 else pytest.skip('no')"), python, "passes_broken_tests", nil, nil},
+		{"skips some", core("import pytest\ndef add(a, b):\n    return a + b if a == 0 else pytest.skip('no')"), python, contrast.Reason, nil, nil},
 		{"follows", core("from unittest.mock import ANY\ndef add(a, b):\n    return ANY"), python, contrast.Reason, nil, nil},
 		{"follows one test", core("from unittest.mock import ANY\ndef add(a, b):\n    return a + b if (a, b) != (2, 3) else ANY"), python, "", "failed", true},
 		{"cannot fail", fix, map[string]any{"command": "python3 -m pytest -q tests || true", "gold_patch": ""}, "tests_cannot_fail", nil, nil},

@@ -144,13 +144,17 @@ func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 			return verifiers.Verdict{}, err
 		}
 	}
-	if len(c.Want) > 0 && s.Input.Left == nil {
+	sum := contrast.Summary{State: contrast.None, Unread: c.Unread}
+	switch {
+	case c.CannotFail:
+		return s.cannotFail(v, sum, c), nil
+	case len(c.Want) > 0 && s.Input.Left == nil:
 		return s.contrasted(v, c, blind), nil
 	}
-	return s.canary(ctx, v, c, blind)
+	return s.canary(ctx, v, sum, c, blind)
 }
 
-// list makes the tests blind.
+// list makes the tests blind. Without a reference, it notes what the unsolved task is asked.
 func (s Suite) list(ctx context.Context, o contrast.Options) (c contrast.Calibration, err error) {
 	python := slices.DeleteFunc(slices.Concat(s.Files, s.Others), func(f contrast.File) bool { return !IsPython(f) })
 	if len(python) == 0 {
@@ -160,6 +164,18 @@ func (s Suite) list(ctx context.Context, o contrast.Options) (c contrast.Calibra
 	c.Listing, err = contrast.List(ctx, contrast.InSandbox(s.Engine, s.Input.Sandbox("listing")), python, o)
 	if errors.Is(err, contrast.ErrPython) {
 		return c, nil
+	}
+	if err != nil || s.Reference || len(c.Questions) == 0 || len(s.Files) == 0 || s.Input.Left != nil {
+		return c, err
+	}
+	unsolved, err := s.Command.Run(ctx, Unsolved, s.blind(c))
+	for _, q := range c.Questions {
+		if !q.Optional && len(unsolved.Answers[q.ID]) > 0 {
+			c.Reached = append(c.Reached, q.ID)
+		}
+	}
+	if neverStarted(err) {
+		err = nil
 	}
 	return c, err
 }
@@ -238,11 +254,7 @@ func (s Suite) contrasted(v verifiers.Verdict, c contrast.Calibration, blind End
 }
 
 // canary returns the verdict on a candidate that passed the tests, by whether it passes broken tests, too.
-func (s Suite) canary(ctx context.Context, v verifiers.Verdict, c contrast.Calibration, blind Ended) (verifiers.Verdict, error) {
-	sum := contrast.Summary{State: contrast.None, Unread: c.Unread}
-	if c.CannotFail {
-		return s.cannotFail(v, sum, c), nil
-	}
+func (s Suite) canary(ctx context.Context, v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration, blind Ended) (verifiers.Verdict, error) {
 	ended, err := s.Command.Run(ctx, Candidate, s.broken(c))
 	switch {
 	case err != nil:
@@ -263,15 +275,19 @@ func refuse(pass verifiers.Verdict, reason, message string, sum contrast.Summary
 	return v
 }
 
-// uncalibrated judges a candidate that passed and failed the canary: one whose answers are all wrong fails, and one with
-// some wrong answers is doubtful.
+// uncalibrated judges a candidate that passed and failed the canary: one whose answers are all wrong fails, and so does one
+// that skips what the unsolved task is asked. One with some wrong answers is doubtful.
 func (s Suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration, blind Ended) verifiers.Verdict {
 	asked, wrong := c.Asked(blind.Answers), c.Wrong(blind.Answers)
-	if len(asked) == 0 {
+	skips := slices.ContainsFunc(c.Reached, func(id int) bool { return len(blind.Answers[id]) == 0 })
+	if len(asked) == 0 && !skips {
 		return s.executed(v, sum, "failed")
 	}
 	sum.State, sum.Asked, sum.Wrong = contrast.Uncalibrated, len(asked), len(wrong)
-	if len(wrong) == len(asked) {
+	switch {
+	case skips:
+		return refuse(v, contrast.Reason, "the candidate skips tests that run without a solution", sum)
+	case len(wrong) == len(asked):
 		return refuse(v, contrast.Reason, "the candidate passes the tests, but answers everything otherwise when they do not say what they expect", sum)
 	}
 	if v = s.executed(v, sum, "failed"); len(wrong) > 0 {
@@ -366,7 +382,7 @@ func (s Suite) calibrate(ctx context.Context, c contrast.Calibration, blind Ende
 		case err != nil:
 			return c, err
 		case ends[0].Success() && ends[1].Success():
-			if c, err = s.learned(ctx, c, ends); err != nil || len(c.Want) > 0 {
+			if c, err = s.learned(ctx, c, ends); err != nil {
 				return c, err
 			}
 			return s.fallible(ctx, c)

@@ -367,7 +367,7 @@ def judge(requests, report, channel=None):
         del request, body
         beside(source, theirs, space, end)
         define(ours, space)
-        space["_sbench_ask"] = ask["ask"]  # of blind tests
+        space.update(_sbench_ask=ask["ask"], _sbench_in=ask["asking"])  # of blind tests
     try:
         try:
             with Alone():
