@@ -4,6 +4,7 @@ import fractions
 import hashlib
 import json
 import numbers
+import os
 
 LONG = 4000  # characters of an answer that are noted as they are; of a longer one, a digest
 
@@ -73,13 +74,13 @@ class asking:
     """The context of a question, in which an exception is the answer."""
 
     def __init__(self, question):
-        self.question = question
+        self.question, self.process = question, os.getpid()
 
     def __enter__(self):
         pass
 
     def __exit__(self, kind, error, trace):
-        if kind is None or not issubclass(kind, Exception) or kind.__name__ == "SkipTest":
+        if kind is None or not issubclass(kind, Exception) or kind.__name__ == "SkipTest" or os.getpid() != self.process:
             return False
         write(("%d raised %s\n" % (self.question, " ".join(c.__name__ for c in kind.__mro__))).encode("utf-8", "replace"))
         return True
