@@ -43,7 +43,7 @@ type Detail struct {
 	Limits    json.RawMessage       `json:"limits"`           // the policy of the record's provenance
 	Times     record.Times          `json:"times"`
 	Assurance string                `json:"assurance,omitempty"` // how certain a pass is
-	Doubtful  bool                  `json:"doubtful,omitempty"`  // a pass that followed some of the changed tests
+	Doubtful  bool                  `json:"doubtful,omitempty"`  // a pass with some wrong answers to blind tests
 	Facts     [][2]string           `json:"facts"`               // provenance: name and value
 	Tries     []Try                 `json:"tries"`               // the last 20
 	Missing   []string              `json:"missing,omitempty"`   // what could not be read

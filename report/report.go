@@ -43,9 +43,9 @@ type Run struct {
 	Judged int      `json:"judged,omitempty"`
 	// Assurance counts passes by their assurance; see docs/verifiers.md.
 	Assurance map[string]int `json:"assurance,omitempty"`
-	// Doubtful are tasks with a pass that followed some of the changed tests.
+	// Doubtful are tasks with a pass that gave some wrong answers to blind tests.
 	Doubtful []string `json:"doubtful,omitempty"`
-	// Uncalibrated counts passes by changed tests that no reference solution has calibrated.
+	// Uncalibrated counts passes by blind tests that no reference solution has calibrated.
 	Uncalibrated int `json:"uncalibrated,omitempty"`
 	// AfterTimeout counts verdicts on what a harness left that ended badly, for example at its time limit.
 	AfterTimeout int `json:"after_timeout,omitempty"`

@@ -75,8 +75,8 @@ type Attempt struct {
 	Degraded                  []string     // limits that the host did not enforce
 	Judge                     string       // the model that judged it; "" for none
 	Assurance                 string       // how certain a pass is; "" unless the attempt passed
-	Doubtful                  bool         // a pass that followed some of the changed tests
-	Uncalibrated              bool         // no reference solution has calibrated its changed tests
+	Doubtful                  bool         // a pass with some wrong answers to blind tests
+	Uncalibrated              bool         // no reference solution has calibrated its blind tests
 	AfterTimeout              bool         // judged although its harness ended badly
 	rows                      string       // digests of the row and the evaluation
 }

@@ -173,7 +173,7 @@ func (r Run) Warnings() []Warning {
 		warn("executed", "%d of %d passes show only that the command succeeded, and that it can fail", n, r.Counts.Passed)
 	}
 	if r.Uncalibrated > 0 {
-		warn("uncalibrated", "%d of %d passes depend on changed tests that were not calibrated with a reference solution", r.Uncalibrated, r.Counts.Passed)
+		warn("uncalibrated", "%d of %d passes are of tasks without a reference solution, which would show the right answers to blind tests", r.Uncalibrated, r.Counts.Passed)
 	}
 	if r.AfterTimeout > 0 {
 		warn("after_timeout", "%s judged although the harness ended badly, for example at its time limit", Count(r.AfterTimeout, "candidate"))

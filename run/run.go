@@ -75,7 +75,7 @@ type Site struct {
 	Images       Images
 	Producer     harness.Producer
 	Egress       harness.Egress    // its Log is set for each attempt
-	Calibrations string            // directory for calibrations of changed tests; "" keeps them for this run only
+	Calibrations string            // directory for calibrations of blind tests; "" keeps them for this run only
 	Judge        *Judge            // nil for none
 	Degraded     []string          // limits that the host does not enforce
 	Isolation    runtime.Isolation // the least of all sandboxes

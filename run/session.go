@@ -46,7 +46,7 @@ type shared struct {
 	secrets      secrets.Redactor // values of harness.env
 	host         *admission.Host  // set once attempts are made
 	code         *pool.Pool
-	calibrations *contrast.Store // of changed tests
+	calibrations *contrast.Store // of blind tests
 	judge        *judge.Judge    // nil for none
 	out          *os.Root        // cfg.Output; closed by the ledger
 	common       record.Provenance

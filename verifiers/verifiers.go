@@ -58,8 +58,8 @@ type Assurance string
 const (
 	// Sealed means that no code of the candidate was where the expectation is.
 	Sealed Assurance = "sealed"
-	// Contrasted means that the candidate fails when the expectation changes. A candidate
-	// that was prepared for changed tests can pass without a solution.
+	// Contrasted means that the candidate, beside the tests, answers as the reference solution does while the tests
+	// do not say what they expect.
 	Contrasted Assurance = "contrasted"
 	// Executed means that the command succeeded, and does not succeed whatever happens.
 	Executed Assurance = "executed"
@@ -74,7 +74,7 @@ type Verdict struct {
 	Message   string    // the reason for people; of what a process printed, at most the last line of a checker
 	// Stdout and Stderr are the output of the checker, for people.
 	Stdout, Stderr runtime.Output
-	// Contrast says how the candidate did on changed tests; nil if none were changed.
+	// Contrast says how the candidate answered blind tests; nil if it was asked nothing.
 	Contrast *contrast.Summary
 	Metadata map[string]any // more entries for the record; nil if there are none
 	Logs     []Log          // what a checker left in /logs/verifier, for people
@@ -101,7 +101,7 @@ const (
 	Reward   = "reward"   // the rewards by name that a checker left; in a record, the one that counts
 	Read     = "read"     // the answer that was read in a text, or the first line of the code
 	Rule     = "rule"     // by which Read was found
-	Doubtful = "doubtful" // true if the candidate followed some of the changed tests
+	Doubtful = "doubtful" // true if the candidate gave some wrong answers to blind tests
 )
 
 // CommandDenied is the reason if the tester file forbids a command that a task needs.
@@ -173,7 +173,7 @@ type Input struct {
 	Task      *compiler.Task
 	Pack      *compiler.Pack
 	Candidate candidate.Candidate
-	// Reference says that the candidate is the task's own solution, by which changed tests
+	// Reference says that the candidate is the task's own solution, by which blind tests
 	// can be calibrated.
 	Reference bool
 	Image     runtime.Image
@@ -189,7 +189,7 @@ type Input struct {
 	Timeout time.Duration // of a check for which the task sets none
 	// Code provides the sandboxes of code_completion; nil means new ones each time.
 	Code *pool.Pool
-	// Calibrations stores calibrations of changed tests; nil stores none.
+	// Calibrations stores calibrations of blind tests; nil stores none.
 	Calibrations *contrast.Store
 	// Contrast says how much is done against candidates that follow their tests.
 	Contrast contrast.Effort

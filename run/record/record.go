@@ -81,7 +81,7 @@ type Record struct {
 	// Assurance says how certain a pass is; "" unless the candidate passed.
 	Assurance        verifiers.Assurance `json:"assurance,omitempty"`
 	VerifierMetadata Metadata            `json:"verifier_metadata,omitempty"` // nothing that a verifier printed
-	// Contrast is how the candidate did on changed tests; nil if none were changed.
+	// Contrast is how the candidate answered blind tests; nil if it was asked nothing.
 	Contrast *contrast.Summary `json:"contrast,omitempty"`
 
 	// Steps are those that were made of a task with steps. The fields above and below are about all of
@@ -185,13 +185,13 @@ func (r *Record) PassAssurance() verifiers.Assurance {
 	return cmp.Or(r.Assurance, verifiers.Executed)
 }
 
-// Doubtful reports whether a passed candidate followed some of the changed tests.
+// Doubtful reports whether a passed candidate gave some wrong answers to blind tests.
 func (r *Record) Doubtful() bool {
 	doubtful, _ := r.VerifierMetadata[verifiers.Doubtful].(bool)
 	return doubtful && r.VerificationStatus == Passed
 }
 
-// Uncalibrated reports whether changed tests judged a candidate that no reference solution has calibrated.
+// Uncalibrated reports whether blind tests judged a candidate that no reference solution has calibrated.
 func (r *Record) Uncalibrated() bool {
 	is := func(s *contrast.Summary) bool { return s != nil && s.State == contrast.Uncalibrated }
 	return is(r.Contrast) || slices.ContainsFunc(r.Steps, func(s Step) bool { return is(s.Contrast) })
