@@ -166,7 +166,7 @@ func TestWarnings(t *testing.T) {
 		{"unscored", 1, map[string]any{"task_id": "one", "verification_status": "error"}, false, "unscored: 1 error and 0 pending are left out of the accuracy"},
 		{"judged", 1, judged, false, "judged: 1 answer judged by a model: a model"},
 		{"late", 1, late, false, "after_timeout: 1 candidate judged although the harness ended badly, for example at its time limit"},
-		{"uncalibrated", 1, guessed, false, "uncalibrated: 1 of 1 passes depend on changed tests that were not calibrated with a reference solution"},
+		{"uncalibrated", 1, guessed, false, "uncalibrated: 1 of 1 passes are of tasks without a reference solution, which would show the right answers to blind tests"},
 		{"unverified", 1, passed("one", "sealed"), true, "unverified: candidates.jsonl: no seal"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -263,7 +263,7 @@ func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, f
 	if err == nil {
 		ended.Answers, err = suite.ReadAnswers(dir)
 	}
-	return ended, err
+	return ended, errors.Join(err, os.RemoveAll(dir)) // or there may be no room for the next run
 }
 
 // maxBranches bounds the branches that a record lists.
