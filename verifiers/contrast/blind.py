@@ -91,7 +91,7 @@ class File:
                             self.sources.setdefault((self.scope(n), name.id), []).append(given)
         self.questions, self.edits = [], []
         self.gone = set()  # nodes that blind tests do not have
-        self.sides = []  # literals that a question expects, with its number
+        self.sides = []  # literals that questions expect
 
     def span(self, node):
         return self.lines[node.lineno - 1] + node.col_offset, self.lines[node.end_lineno - 1] + node.end_col_offset
@@ -272,7 +272,7 @@ class File:
         """Let an exception be the answer to a question, as where one has to be raised."""
         if self.alone(node) and not any(isinstance(n, (ast.With, ast.Try)) for n in self.above(node)):
             at = self.span(node)[0]
-            self.edit(at, at, "with %s(%d): " % (IN, number))
+            self.insert(at, "with %s(%d): " % (IN, number))
 
     def alone(self, node):
         """Whether a statement shares its lines with no other."""
@@ -393,7 +393,7 @@ class File:
                 direct = self.stands(side) == through
                 expected = [ask.answer(ast.literal_eval(n), how) for n in literals] if direct else None
                 if self.put(at, whole, other, expected, how, within, holds, literals):
-                    self.sides += [(side, n) for n in literals]
+                    self.sides += literals
                     return True
         return False
 
@@ -421,13 +421,14 @@ class File:
     def called_with(self, at, call):
         """Ask what a mock was called with."""
         literals = [self.resolve(v) for v in call.args + [k.value for k in call.keywords]]
-        number = all(literals) and isinstance(call.func, ast.Attribute) and self.question(at, None, told=[n for found in literals for n in found])
+        told = [n for found in literals for n in found]
+        number = all(literals) and isinstance(call.func, ast.Attribute) and self.question(at, None, told=told)
         if number:
             (start, end), (first, last) = self.span(call), self.span(call.func.value)
             self.edit(start, first, self.head(number, True))
             self.edit(last, end, ").%s)" % CALLED[called(call)])
             self.gone.update(n for a in call.args + call.keywords for n in ast.walk(a))
-            self.sides += [(call, n) for found in literals for n in found]
+            self.sides += told
         return bool(number)
 
     def question(self, at, expected, within=(0, 0), told=(), raises=None):
@@ -461,10 +462,14 @@ class File:
     def edit(self, start, end, new):
         self.edits.append({"start": start, "end": end, "new": new})
 
+    def insert(self, at, new):
+        """Insert a text before all that stands there."""
+        self.edits.insert(0, {"start": at, "end": at, "new": new})
+
     # What else tells what is expected.
 
     def blanks(self):
-        for literal in dict.fromkeys(n for _, n in self.sides if n in self.parents and n not in self.gone):
+        for literal in dict.fromkeys(n for n in self.sides if n in self.parents and n not in self.gone):
             if not self.named(literal) and not self.taken(literal):
                 for leaf in self.leaves(literal):
                     value = ast.literal_eval(leaf)
@@ -527,7 +532,7 @@ class File:
         """Declare ask where the file's own statements begin."""
         first = next(n for i, n in enumerate(self.tree.body) if getattr(n, "module", "") != "__future__" and not (not i and isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)))
         at = self.lines[min([first.lineno] + [d.lineno for d in getattr(first, "decorator_list", [])]) - 1]
-        self.edit(at, at, "%s = {}; exec(%r, %s); %s, %s = %s['asking'], %s['ask']\n" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, IN, ASK, ASK, ASK))
+        self.insert(at, "%s = {}; exec(%r, %s); %s, %s = %s['asking'], %s['ask']\n" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, IN, ASK, ASK, ASK))
 
     def blind(self):
         """Return the text that asks."""
