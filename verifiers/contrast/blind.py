@@ -437,7 +437,7 @@ class File:
         test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
         self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "last": at.end_lineno, "expected": expected,
                                "near": within, "optional": self.optional(at), "weak": expected == [ask.plain(True)],
-                               "raises": [] if raises is None else [n.attr if isinstance(n, ast.Attribute) else n.id for n in getattr(raises, "elts", [raises])], "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
+                               "raises": [] if raises is None else [getattr(n, "attr", getattr(n, "id", "")) for n in getattr(raises, "elts", [raises])], "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
         return number if number not in self.request["without"] else 0
 
     def optional(self, node):
