@@ -25,7 +25,7 @@ HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Cou
 COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIsNot": ast.IsNot}
 TRUTHS = {"assertTrue": True, "assertFalse": False}
 ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is"}
-CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
+CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count", "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
 CATCHES = {"AssertionError", "Exception", "BaseException"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math", "random", "copy", "json", "unittest")))
@@ -224,6 +224,10 @@ class File:
                     self.leave_out(node.body[0], "pass")
             elif isinstance(call, ast.Call) and self.called(node, call):
                 self.guard(node, number)
+            elif isinstance(call, ast.Call) and self.asks(call) and called(call) not in self.helpers and self.guarded(node):
+                if self.put(node, call, call, ["returned"], "call"):  # may have to raise, for all that a candidate knows
+                    self.edits[-2]["new"] = "assert " + self.edits[-2]["new"]
+                    self.guard(node, number)
             elif isinstance(node, (ast.With, ast.Try)) and len(node.body) < 3 and isinstance(node.body[0], ast.Expr):
                 self.raising(node, node.body[0])
 
@@ -242,9 +246,9 @@ class File:
         if name in RAISES and len(args) > 1 and not call.keywords and not any(isinstance(a, ast.Starred) for a in args):
             number, (start, end) = self.question(node, None, raises=args[0]), self.span(node)
             if number:
-                self.edit(start, self.span(args[1])[0], self.head(number, True))
+                self.edit(start, self.span(args[1])[0], "assert " + self.head(number, True))
                 self.edit(self.span(args[1])[1], self.span(args[2])[0] if args[2:] else self.span(args[1])[1], "(")
-                self.edit(self.span(args[-1])[1], end, ")))")
+                self.edit(self.span(args[-1])[1], end, ")), 'call')")
             return bool(number)
         return name in CALLED and self.called_with(node, call)
 
@@ -264,15 +268,19 @@ class File:
         if self.asks(asked) and self.alone(node):
             number = self.question(asked, None, raises=error)
             if number:
-                style = "" if isinstance(node, ast.With) and called(node.items[0].context_expr).startswith("assert") else "assert "
-                self.edit(start, first, "with %s(%d): %s%s" % (IN, number, style, self.head(number, True)))
-                self.edit(final, end, "))")
+                self.edit(start, first, "with %s(%d): assert %s" % (IN, number, self.head(number, True)))
+                self.edit(final, end, "), 'call')")
 
     def guard(self, node, number):
         """Let an exception be the answer to a question, as where one has to be raised."""
-        if self.alone(node) and not any(isinstance(n, (ast.With, ast.Try)) for n in self.above(node)):
+        if self.guarded(node):
             at = self.span(node)[0]
             self.insert(at, "with %s(%d): " % (IN, number))
+
+    def guarded(self, node):
+        """Whether an exception only matters to the statement that meets it."""
+        function = ([n for n in self.above(node) if isinstance(n, FUNCTIONS)] or [None])[-1]
+        return self.alone(node) and not any(isinstance(n, (ast.With, ast.AsyncWith, ast.Try)) for n in self.above(node)) and (function is None or function.name.startswith("test"))
 
     def alone(self, node):
         """Whether a statement shares its lines with no other."""
@@ -436,7 +444,7 @@ class File:
         number, function = self.first + len(self.questions), ([n for n in self.above(at) if isinstance(n, FUNCTIONS)] or [None])[-1]
         test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
         self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "last": at.end_lineno, "expected": expected,
-                               "near": within, "optional": self.optional(at), "weak": expected == [ask.plain(True)],
+                               "near": within, "optional": self.optional(at), "weak": expected in ([ask.plain(True)], ["returned"]),
                                "raises": [] if raises is None else [getattr(n, "attr", getattr(n, "id", "")) for n in getattr(raises, "elts", [raises])], "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
         return number if number not in self.request["without"] else 0
 
