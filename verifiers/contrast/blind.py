@@ -66,6 +66,7 @@ class File:
         self.foreign = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ()) - (REACH if request["answers"] else set())
         self.varies = {n for n, library in imported.items() if not library} | {(a.asname or a.name).partition(".")[0] for n in ast.walk(self.tree)
                        if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names if (getattr(n, "module", None) or a.name).partition(".")[0] in VARY} | VARY
+        self.sources = {}  # what each name gets, or is a part of
         self.known = {}  # the values that names have, by scope and name; None for one that is not known
         self.meant = {}  # what stands has found for names
         self.bindings()
@@ -80,7 +81,6 @@ class File:
         self.passed = {n.id for found in self.loads.values() for n in found if getattr(self.parents[n], "func", None) is not n}
         self.models = {n.name: n for n in self.tree.body if isinstance(n, FUNCTIONS + (ast.ClassDef,)) and not n.decorator_list and not n.name.startswith("test")}
         self.helpers = {n.name for n in ast.walk(self.tree) if isinstance(n, FUNCTIONS)}
-        self.sources = {}  # what each name gets, or is a part of
         for n in ast.walk(self.tree):
             for target in getattr(n, "targets", [getattr(n, "target", None)]):
                 value = getattr(n, "iter", getattr(n, "value", None))
@@ -147,7 +147,10 @@ class File:
                         names = [ast.Name(name.strip()) for name in (names.split(",") if isinstance(names, str) else names)]
                         for row in self.rows(mark.args[1]):
                             param = isinstance(row, ast.Call) and called(row) == "param"
-                            self.bind(ast.Tuple(names), ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row, n)
+                            values = ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row
+                            self.bind(ast.Tuple(names), values, n)
+                            for i, name in enumerate(names):
+                                self.sources.setdefault((n, name.id), []).append(values.elts[i] if i < len(getattr(values, "elts", ())) else values)
 
     def parameters(self, helpers, calls):
         """Bind the parameters of the tests' own functions to what they are called with."""
@@ -400,7 +403,7 @@ class File:
             if literals and len(literals) == len(through) and within and self.asks(other) and self.fresh(other) and not (self.resolve(other) and self.fresh(side)):
                 direct = self.stands(side) == through
                 expected = [ask.answer(ast.literal_eval(n), how) for n in literals] if direct else None
-                if self.put(at, whole, other, expected, how, within, holds, literals):
+                if self.put(at, whole, other, expected, how, within, holds, literals, not self.own(side)):
                     self.sides += literals
                     return True
         return False
@@ -439,12 +442,13 @@ class File:
             self.sides += told
         return bool(number)
 
-    def question(self, at, expected, within=(0, 0), told=(), raises=None):
-        """Note a question, and return its number; 0 if it is to stay an assertion. told are the literals that it expects."""
+    def question(self, at, expected, within=(0, 0), told=(), raises=None, loose=False):
+        """Note a question, and return its number; 0 if it is to stay an assertion. told are the literals that it expects, and
+        it is loose if the candidate has a say in which of them."""
         number, function = self.first + len(self.questions), ([n for n in self.above(at) if isinstance(n, FUNCTIONS)] or [None])[-1]
         test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
         self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "last": at.end_lineno, "expected": expected,
-                               "near": within, "optional": self.optional(at), "weak": expected in ([ask.plain(True)], ["returned"]),
+                               "near": within, "loose": loose, "optional": self.optional(at), "weak": expected in ([ask.plain(True)], ["returned"]),
                                "raises": [] if raises is None else [getattr(n, "attr", getattr(n, "id", "")) for n in getattr(raises, "elts", [raises])], "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
         return number if number not in self.request["without"] else 0
 
@@ -457,9 +461,9 @@ class File:
     def head(number, holds):
         return "%s%s(%d, (" % ("" if holds else "not ", ASK, number)
 
-    def put(self, at, whole, asked, expected, how, within=(0, 0), holds=True, told=()):
+    def put(self, at, whole, asked, expected, how, within=(0, 0), holds=True, told=(), loose=False):
         """Let a question stand in the place of the expression whole. Return whether it does."""
-        number = self.question(at, expected, within, told)
+        number = self.question(at, expected, within, told, loose=loose)
         if number:
             (start, end), (first, last) = self.span(whole), self.span(asked)
             self.edit(start, first, self.head(number, holds))

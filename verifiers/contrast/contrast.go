@@ -63,6 +63,8 @@ type Question struct {
 	Near [2]float64 `json:"near"`
 	// Told are the lines, from 1, that say what is expected.
 	Told []int `json:"told"`
+	// Loose says that the order of the answers depends on the candidate.
+	Loose bool `json:"loose,omitempty"`
 	// Optional says that a right candidate may choose that the question is not asked.
 	Optional bool `json:"optional,omitempty"`
 	// Weak says that the answer is yes: who says yes to everything is right.

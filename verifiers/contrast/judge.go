@@ -89,7 +89,7 @@ func (c *Calibration) Learn(one, other Answers) {
 	weak := true
 	for _, q := range c.Questions {
 		w := Want{Answers: distinct(one[q.ID])}
-		if again := distinct(other[q.ID]); !slices.Equal(w.Answers, again) {
+		if again := distinct(other[q.ID]); q.Loose || !slices.Equal(w.Answers, again) {
 			w.Answers, again, w.Sorted = slices.Sorted(slices.Values(w.Answers)), slices.Sorted(slices.Values(again)), true
 			if !slices.Equal(w.Answers, again) {
 				continue
