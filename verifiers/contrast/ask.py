@@ -45,7 +45,7 @@ def plain(value, close=False):
         return "{%s}" % ",".join(sorted(each((k, value[k])) for k in value))
     if isinstance(value, collections.abc.Set):
         return "<%s>" % ",".join(sorted(plain(v, close) for v in value))
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and not close:
         return "(%s)" % each(tuple.__iter__(value))
     if isinstance(value, collections.deque):
         return "deque(%s)" % each(value)
@@ -61,7 +61,7 @@ def answer(value, how):
                 "sorted": lambda: plain(sorted(map(plain, value))), "list": lambda: plain(list(value))}.get(how, lambda: plain(value))()
     except Exception as e:
         text = "!" + type(e).__name__
-    return text if len(text) <= LONG else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return text if len(text) <= LONG or how == "close" else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def ask(question, value, how=""):

@@ -32,7 +32,7 @@ LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math",
 # By these, tests reach what a candidate left.
 REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
 # What may say something else in each run.
-VARY = REACH | {"random", "numpy", "np", "time", "datetime", "uuid", "secrets", "tempfile", "threading", "id", "hash", "input", "object", "next"}
+VARY = REACH | {"random", "numpy", "np", "time", "datetime", "uuid", "secrets", "tempfile", "threading", "id", "hash", "input", "object", "next", "mock", "ANY"}
 RAISES = {"raises", "assertRaises", "assertRaisesRegex"}
 ASK, IN = "_sbench_ask", "_sbench_in"
 KEEP = """
@@ -74,6 +74,9 @@ class File:
         for n in ast.walk(self.tree):
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
                 self.loads.setdefault((self.home(n), n.id), []).append(n)
+        self.uses = {}
+        for (_, name), found in self.loads.items():
+            self.uses.setdefault(name, []).extend(found)
         self.bound = {}  # by value, the scopes and names that have it
         for key, values in self.known.items():
             for value in values:
@@ -85,10 +88,13 @@ class File:
             for target in getattr(n, "targets", [getattr(n, "target", None)]):
                 value = getattr(n, "iter", getattr(n, "value", None))
                 pairs = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
-                for part, given in zip(target.elts, value.elts) if pairs else [(target, value)] if isinstance(target, ast.AST) else ():
+                for part, given in zip(target.elts, value.elts) if pairs else [(target, value)] if value and isinstance(target, ast.AST) else ():
                     for name in ast.walk(part):
                         if isinstance(name, ast.Name):
                             self.sources.setdefault((self.scope(n), name.id), []).append(given)
+        self.changing = {name for _, name in self.sources} | {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)} | {"SystemExit", "KeyboardInterrupt", "BaseException"}
+        self.fixed = self.foreign - self.varies
+        self.owned = set()  # names for which only the tests have a say
         self.questions, self.edits = [], []
         self.gone = set()  # nodes that blind tests do not have
         self.sides = []  # literals that questions expect
@@ -104,6 +110,10 @@ class File:
         while node is not None:
             yield node
             node = self.parents.get(node)
+
+    def steps(self, node):
+        """A node and all that it is part of, each with what has it as a part."""
+        return [(n, self.parents[n]) for n in self.above(node) if n in self.parents]
 
     def scope(self, node):
         return next(n for n in self.above(node) if isinstance(n, FUNCTIONS + (ast.Module,)))
@@ -188,12 +198,12 @@ class File:
         if isinstance(node, ast.Subscript):
             return [w for v in self.stands(node.value) for i in self.items(v, node.slice) for w in self.stands(i, through)]
         if isinstance(node, ast.Name) and self.values(node):
-            name = self.home(node), node.id, bool(through)
+            name = self.home(node), node.id, len(through)
             if name not in self.meant:
                 self.meant[name] = []  # for a name that is bound to itself
                 self.meant[name] = list(dict.fromkeys(w for v in self.values(node) for w in self.stands(v, through)))
             return self.meant[name]
-        if isinstance(node, ast.Call) and called(node) in through and node.args and not node.keywords:
+        if isinstance(node, ast.Call) and called(node) in through and node.args and (not node.keywords or called(node) == "approx"):
             return self.stands(node.args[0], through)
         return [node]
 
@@ -246,12 +256,12 @@ class File:
             return self.equality(node, call, *args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) or not how and self.computed(node, call, *args[:2], holds=True)
         if name in COMPARES and len(args) > 1:
             return self.compared(node, call, *args[:2], op=COMPARES[name], holds=True)
-        if name in RAISES and len(args) > 1 and not call.keywords and not any(isinstance(a, ast.Starred) for a in args):
-            number, (start, end) = self.question(node, None, raises=args[0]), self.span(node)
+        if name in RAISES and len(args) > 1 and self.kinds(args[0]) and not call.keywords and not any(isinstance(a, ast.Starred) for a in args):
+            number, (start, end) = self.question(node, None, raises=self.kinds(args[0])), self.span(node)
             if number:
-                self.edit(start, self.span(args[1])[0], "assert " + self.head(number, True))
-                self.edit(self.span(args[1])[1], self.span(args[2])[0] if args[2:] else self.span(args[1])[1], "(")
-                self.edit(self.span(args[-1])[1], end, ")), 'call')")
+                self.edit(start, self.span(args[1])[0], self.head(number, True) + "(")
+                self.edit(self.span(args[1])[1], self.span(args[2])[0] if args[2:] else self.span(args[1])[1], ")(")
+                self.edit(self.span(args[-1])[1], end, ")))")
             return bool(number)
         return name in CALLED and self.called_with(node, call)
 
@@ -268,11 +278,17 @@ class File:
                 return
             error = node.handlers[0].type
         (start, end), (first, final) = self.span(node), self.span(asked)
-        if self.asks(asked) and self.alone(node):
-            number = self.question(asked, None, raises=error)
+        if self.asks(asked) and self.alone(node) and self.kinds(error):
+            number = self.question(asked, None, raises=self.kinds(error))
             if number:
                 self.edit(start, first, "with %s(%d): assert %s" % (IN, number, self.head(number, True)))
                 self.edit(final, end, "), 'call')")
+
+    def kinds(self, error):
+        """The names of the exceptions that an expression stands for; none if they are not known."""
+        parts = getattr(error, "elts", [error])
+        known = all(isinstance(n, ast.Attribute) or isinstance(n, ast.Name) and n.id not in self.changing for n in parts)
+        return [getattr(n, "attr", None) or getattr(getattr(builtins, n.id, n), "__name__", n.id) for n in parts] if known else []
 
     def guard(self, node, number):
         """Let an exception be the answer to a question, as where one has to be raised."""
@@ -304,7 +320,7 @@ class File:
 
     def caught(self, node):
         """Whether the tests may go on if an assertion does not hold: they may try again, for example."""
-        for below, above in [(n, self.parents[n]) for n in self.above(node) if n in self.parents]:
+        for below, above in self.steps(node):
             if isinstance(above, ast.Try) and below in above.body:
                 types = [n for h in above.handlers for n in ([None] if h.type is None else ast.walk(h.type))]
                 if any(t is None or getattr(t, "id", "") in CATCHES for t in types):
@@ -391,17 +407,20 @@ class File:
         return (max(given.get("delta", 0), given.get("abs", 0), given.get("atol", 0), 10.0 ** -places if places is not None else 1e-6),
                 max(given.get("rel", 0), given.get("rtol", 0), 1e-6))
 
+    def approximate(self, side, how="", within=(0, 0)):
+        """How answers count and how far they may be apart if one side of an equality has approx."""
+        near = [self.within(n) for v in [side] + self.stands(side) for n in ast.walk(v) if isinstance(n, ast.Call) and called(n) == "approx"]
+        return ("close", None if None in near else tuple(map(max, zip(*near)))) if near else (how, within)
+
     def equality(self, at, whole, left, right, how="", within=(0, 0), holds=True):
         """Ask for the side of an equality that may be the candidate's, if the other side is made of literals."""
         for side, other in ((right, left), (left, right)):
             through, literals = self.stands(side, HOLDERS), self.resolve(side)
-            near = [self.within(n) for n in ast.walk(side) if isinstance(n, ast.Call) and called(n) == "approx"]
-            if near:
-                how, within = "close", None if None in near else tuple(map(max, zip(*near)))
+            how, within = self.approximate(side, how, within)
             if isinstance(side, ast.Name) and self.fresh(side) and any(map(self.taken, literals)):
                 continue  # the tests fill it
             if literals and len(literals) == len(through) and within and self.asks(other) and self.fresh(other) and not (self.resolve(other) and self.fresh(side)):
-                direct = self.stands(side) == through
+                direct = self.stands(side, {"approx"}) == through
                 expected = [ask.answer(ast.literal_eval(n), how) for n in literals] if direct else None
                 if self.put(at, whole, other, expected, how, within, holds, literals, not self.own(side)):
                     self.sides += literals
@@ -412,22 +431,30 @@ class File:
         """Ask for the candidate's side of an equality if the tests compute the other side without the candidate."""
         for side, other in ((right, left), (left, right)):
             if not isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) and self.asks(other) and not self.own(other) and self.own(side):
-                return self.put(at, whole, other, None, "", holds=holds)
+                how, within = self.approximate(side)
+                return within and self.put(at, whole, other, None, how, within, holds)
         return False
 
-    def own(self, node, within=()):
+    def own(self, node):
         """Whether only the tests have a say in an expression's value, the same in each run."""
-        seeded = {n for c in ast.walk(node) if isinstance(c, ast.Call) and called(c) == "Random" and c.args and self.plain(c.args[0]) for n in ast.walk(c)}
-        names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in seeded]
-        bound = {"self"} | {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
-        return not isinstance(node, ast.Await) and all(self.owned(n, within) for n in names if n.id not in bound)
-
-    def owned(self, name, within):
-        key = next(((s, name.id) for s in (self.scope(name), self.tree) if (s, name.id) in self.sources), None)
-        if key is None:
-            model = self.models.get(name.id)
-            return name.id in self.foreign - self.varies or model is not None and (model in within or self.own(model, within + (model,)))
-        return key in within or all(self.own(value, within + (key,)) for value in self.sources[key])
+        todo, seen = [node], set()
+        for part in todo:
+            if isinstance(part, ast.Await):
+                return False
+            inside = list(ast.walk(part))
+            bound = {"self"} if isinstance(part, ast.ClassDef) else set()
+            bound |= {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in inside if isinstance(n, ast.arg)}
+            seeded = {n for c in inside if isinstance(c, ast.Call) and called(c) == "Random" and c.args and self.plain(c.args[0]) for n in ast.walk(c)}
+            for name in [n for n in inside if isinstance(n, ast.Name) and n.id not in bound and n not in seeded]:
+                key = next(((s, name.id) for s in (self.scope(name), self.tree) if (s, name.id) in self.sources), name.id)
+                if key not in self.owned and key not in seen:
+                    more = self.sources.get(key, [self.models[key]] if key in self.models else [])
+                    if not more and key not in self.fixed:
+                        return False
+                    seen.add(key)
+                    todo += more
+        self.owned |= seen
+        return True
 
     def called_with(self, at, call):
         """Ask what a mock was called with."""
@@ -442,20 +469,21 @@ class File:
             self.sides += told
         return bool(number)
 
-    def question(self, at, expected, within=(0, 0), told=(), raises=None, loose=False):
+    def question(self, at, expected, within=(0, 0), told=(), raises=(), loose=False):
         """Note a question, and return its number; 0 if it is to stay an assertion. told are the literals that it expects, and
         it is loose if the candidate has a say in which of them."""
         number, function = self.first + len(self.questions), ([n for n in self.above(at) if isinstance(n, FUNCTIONS)] or [None])[-1]
         test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
         self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "last": at.end_lineno, "expected": expected,
                                "near": within, "loose": loose, "optional": self.optional(at), "weak": expected in ([ask.plain(True)], ["returned"]),
-                               "raises": [] if raises is None else [getattr(n, "attr", getattr(n, "id", "")) for n in getattr(raises, "elts", [raises])], "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
+                               "raises": raises,
+                               "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
         return number if number not in self.request["without"] else 0
 
     def optional(self, node):
         """Whether a right candidate may choose that a node does not run."""
         return any(isinstance(above, (ast.If, ast.While)) and n is not above.test and self.asks(above.test) or isinstance(n, ast.ExceptHandler)
-                   for n, above in [(n, self.parents[n]) for n in self.above(node) if n in self.parents])
+                   for n, above in self.steps(node))
 
     @staticmethod
     def head(number, holds):
@@ -486,7 +514,8 @@ class File:
                 for leaf in self.leaves(literal):
                     value = ast.literal_eval(leaf)
                     if value:
-                        self.edit(*self.span(leaf), repr(type(value)()))
+                        number = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps of a Decimal
+                        self.edit(*self.span(leaf), "'0'" if number else repr(type(value)()))
 
     def unused(self):
         """Leave out functions and classes that only computed what was expected."""
@@ -494,15 +523,13 @@ class File:
         while known < len(self.gone):
             known = len(self.gone)
             for name, model in self.models.items():
-                inside = set(ast.walk(model))
-                uses = [n for found in self.loads.values() for n in found if n.id == name and n not in inside]
+                uses = [n for n in self.uses.get(name, ()) if model not in self.above(n)]
                 if uses and model not in self.gone and self.gone.issuperset(uses):
                     self.leave_out(model, "%s = None" % name)
 
     def named(self, literal):
         """Whether the command names the row of a table that has a literal by its values."""
-        marked = next((f for f in self.above(literal) if isinstance(f, FUNCTIONS) and literal not in {n for s in f.body for n in ast.walk(s)}), None)
-        return marked is not None and marked.name + "[" in self.request["selects"]
+        return any(n in getattr(f, "decorator_list", ()) and f.name + "[" in self.request["selects"] for n, f in self.steps(literal))
 
     def taken(self, literal):
         """Whether the tests do more with a value than expect it: the candidate may get it, and its answers change, too."""
@@ -523,7 +550,7 @@ class File:
         """Whether a name only stands in a print, a helper's call, a table, a loop's head or what another name gets."""
         below = n
         for a in self.above(n):
-            if isinstance(a, ast.Call) and below is not a.func:
+            if isinstance(a, ast.Call) and below is not a.func and called(a) not in HOLDERS:
                 return called(a) in ("subTest", "print") or called(a) in self.helpers and isinstance(self.parents[a], ast.Expr)
             if isinstance(a, ast.stmt):
                 return isinstance(a, (ast.For,) + FUNCTIONS) or isinstance(a, ast.Assign) and any(b in self.bound for b in self.above(n))
@@ -536,7 +563,7 @@ class File:
                 self.edit(*self.span(n), '""')
         rows = self.data.splitlines(keepends=True)
         for token in tokenize.tokenize(io.BytesIO(self.data).readline):
-            if token.type == tokenize.COMMENT and token.start[0] > 2:
+            if token.type == tokenize.COMMENT and not (token.start[0] < 3 and ("coding" in token.string or token.string.startswith("#!"))):
                 at = self.lines[token.start[0] - 1] + len(rows[token.start[0] - 1].decode("utf-8")[:token.start[1]].encode())
                 self.edit(at, at + len(token.string.encode()), "")
 

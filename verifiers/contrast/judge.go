@@ -152,7 +152,7 @@ func (c Calibration) Wrong(answers Answers) []Question {
 }
 
 // numbers matches a number as ask notes those that need not be equal.
-var numbers = regexp.MustCompile(`-?\b\d+\.\d*(?:e[-+]?\d+)?`)
+var numbers = regexp.MustCompile(`-?\b\d+\.?\d*(?:e[-+]?\d+)?`)
 
 // equal reports whether two answers are the same, numbers as near as the tests want them.
 func (q Question) equal(one, other string) bool {
