@@ -95,7 +95,7 @@ class File:
         self.changing = {name for _, name in self.sources} | {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)} | {"SystemExit", "KeyboardInterrupt", "BaseException"}
         self.fixed = self.foreign - self.varies
         self.owned = set()  # names for which only the tests have a say
-        self.questions, self.edits = [], []
+        self.questions, self.edits, self.stays = [], [], set()
         self.gone = set()  # nodes that blind tests do not have
         self.sides = []  # literals that questions expect
 
@@ -256,13 +256,13 @@ class File:
             return self.equality(node, call, *args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) or not how and self.computed(node, call, *args[:2], holds=True)
         if name in COMPARES and len(args) > 1:
             return self.compared(node, call, *args[:2], op=COMPARES[name], holds=True)
-        if name in RAISES and len(args) > 1 and self.kinds(args[0]) and not call.keywords and not any(isinstance(a, ast.Starred) for a in args):
+        if name in RAISES and len(args) > 1 and self.kinds(args[0]) and self.alone(node) and not call.keywords and not any(isinstance(a, ast.Starred) for a in args):
             number, (start, end) = self.question(node, None, raises=self.kinds(args[0])), self.span(node)
             if number:
-                self.edit(start, self.span(args[1])[0], self.head(number, True) + "(")
+                self.edit(start, self.span(args[1])[0], "with %s(%d): %s(" % (IN, number, self.head(number, True)))
                 self.edit(self.span(args[1])[1], self.span(args[2])[0] if args[2:] else self.span(args[1])[1], ")(")
                 self.edit(self.span(args[-1])[1], end, ")))")
-            return bool(number)
+            return False  # it is guarded already
         return name in CALLED and self.called_with(node, call)
 
     def raising(self, node, asked):
@@ -379,7 +379,7 @@ class File:
     def compared(self, at, test, left, right, op, holds):
         """Ask how two values compare, in the same words whether they have to or must not."""
         yes = holds == (op in (ast.Eq, ast.Is, ast.In))
-        number = self.asks(test) and self.question(at, [ask.plain(yes)])
+        number = self.asks(test) and self.question(at, [ask.plain(yes)], of=test)
         if number:
             self.edit(self.span(test)[0], self.span(left)[0], self.head(number, holds) + "(")
             self.edit(self.span(left)[1], self.span(right)[0], ") %s (" % ASKED[op])
@@ -469,16 +469,21 @@ class File:
             self.sides += told
         return bool(number)
 
-    def question(self, at, expected, within=(0, 0), told=(), raises=(), loose=False):
+    def question(self, at, expected, within=(0, 0), told=(), raises=(), loose=False, of=None):
         """Note a question, and return its number; 0 if it is to stay an assertion. told are the literals that it expects, and
-        it is loose if the candidate has a say in which of them."""
+        it is loose if the candidate has a say in which of them.
+        There is one question of an expression, so that others keep their numbers."""
+        if (of or at) in self.stays:
+            return 0
         number, function = self.first + len(self.questions), ([n for n in self.above(at) if isinstance(n, FUNCTIONS)] or [None])[-1]
         test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
         self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "last": at.end_lineno, "expected": expected,
                                "near": within, "loose": loose, "optional": self.optional(at), "weak": expected in ([ask.plain(True)], ["returned"]),
                                "raises": raises,
                                "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
-        return number if number not in self.request["without"] else 0
+        if number in self.request["without"]:
+            self.stays.add(of or at)
+        return 0 if number in self.request["without"] else number
 
     def optional(self, node):
         """Whether a right candidate may choose that a node does not run."""
@@ -491,7 +496,7 @@ class File:
 
     def put(self, at, whole, asked, expected, how, within=(0, 0), holds=True, told=(), loose=False):
         """Let a question stand in the place of the expression whole. Return whether it does."""
-        number = self.question(at, expected, within, told, loose=loose)
+        number = self.question(at, expected, within, told, loose=loose, of=whole)
         if number:
             (start, end), (first, last) = self.span(whole), self.span(asked)
             self.edit(start, first, self.head(number, holds))
