@@ -3,10 +3,12 @@ package suite_test
 import (
 	"context"
 	"errors"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -14,52 +16,61 @@ import (
 	"github.com/securebench/sbench/verifiers/suite"
 )
 
-const source = "def test_a():\n    assert one() == 1\n\ndef test_b():\n    assert two() == 2\n"
+const source = "WANT = 18\n\ndef test_a():\n    assert one() == 17\n\ndef test_b():\n    assert two() == WANT\n"
 
-func edit(name, from, to string) contrast.Edit {
-	at, line := strings.Index(source, "== "+from)+len("== "), 2
-	if name == "test_b" {
-		line = 5
-	}
-	return contrast.Edit{Path: "t.py", Test: name, Start: at, End: at + len(from), New: to, Kind: contrast.Value, Line: line, Last: line}
-}
+// right and unsolved are what the reference solution and the unsolved task answer to source.
+const right, unsolved = "1 0x11\n2 0x12\n", "1 None\n2 None\n"
 
-// command runs the tests without a sandbox, on solutions that are right or follow the tests.
+// command runs the tests without a sandbox.
 type command struct {
-	follows bool
-	wrong   bool // test_b fails
+	wrong, forges bool   // the candidate fails the unchanged tests, or passes the canary
+	answers       string // the candidate's
+	unsolved      string // the unsolved task's answers
+	fails         string // what must not be in blind tests, so that the reference solution passes them
+	always        bool   // the canary passes on all
 
 	mu   sync.Mutex
 	runs map[suite.Subject]int
 }
 
-func (c *command) Run(_ context.Context, on suite.Subject, files []contrast.File) (runtime.Exit, error) {
+func (c *command) Run(ctx context.Context, on suite.Subject, files []contrast.File) (suite.Ended, error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.runs[on]++
-	c.mu.Unlock()
-	var failed []string
-	for _, function := range strings.SplitAfter(files[0].Text, "\n\n") {
-		name, _, found := strings.Cut(strings.TrimPrefix(function, "def "), "(")
-		if !found { // what the canary puts at the end
-			failed = append(failed, "FAILED")
-			continue
-		}
-		changed := !strings.Contains(source, function)
-		canary := strings.Contains(function, "raise")
-		if canary || changed && (on != suite.Candidate || !c.follows) || on == suite.Unsolved || on == suite.Candidate && c.wrong && name == "test_b" {
-			failed = append(failed, "FAILED t.py::"+name)
-		}
+	text, fails := files[0].Text, false
+	switch {
+	case strings.Contains(text, "has to fail"):
+		fails = !c.always && (!c.forges || on != suite.Candidate)
+	case text == source:
+		fails = on == suite.Unsolved || on == suite.Candidate && c.wrong
+	default:
+		fails = on == suite.Reference && c.fails != "" && strings.Contains(text, c.fails)
 	}
-	exit := runtime.Exit{Reason: runtime.Exited}
-	if len(failed) > 0 {
-		exit.Code, exit.Stdout = 1, runtime.Output{Tail: []byte(strings.Join(failed, "\n"))}
+	ended := suite.Ended{Exit: runtime.Exit{Reason: runtime.Exited}}
+	ended.Answers = contrast.ParseAnswers(map[suite.Subject]string{suite.Candidate: c.answers, suite.Reference: right, suite.Unsolved: c.unsolved}[on])
+	if fails {
+		ended.Code, ended.Stdout = 1, runtime.Output{Tail: []byte("FAILED t.py::test_a\n")}
 	}
-	return exit, nil
+	return ended, context.Cause(ctx)
 }
 
 func (c *command) Unchanged(ctx context.Context) (verifiers.Verdict, error) {
-	exit, err := c.Run(ctx, suite.Candidate, []contrast.File{{Path: "t.py", Text: source}})
-	return verifiers.OfExit(exit), err
+	ended, err := c.Run(ctx, suite.Candidate, []contrast.File{{Path: "t.py", Text: source}})
+	return verifiers.OfExit(ended.Exit), err
+}
+
+// host is an engine with sandboxes that run programs on the host.
+type host struct {
+	verifiers.Engine
+	runtime.Sandbox
+}
+
+func (h host) Create(context.Context, runtime.Config) (runtime.Sandbox, error) { return h, nil }
+func (host) Close(context.Context) error                                       { return nil }
+func (host) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+	cmd := exec.CommandContext(ctx, p.Args[0], p.Args[1:]...)
+	cmd.Stdin, cmd.Stdout = p.Stdin, p.Stdout
+	return runtime.Exit{Reason: runtime.Exited}, cmd.Run()
 }
 
 // idle has room for every run.
@@ -68,66 +79,67 @@ type idle struct{}
 func (idle) Spare() (give func(), ok bool) { return func() {}, true }
 func (idle) Doing(string)                  {}
 
-// TestRuns: how often the tests run, by the effort, by whether there is a calibration, and by whether the
-// candidate is the reference; one after the other and at the same time.
+// TestRuns: how often the tests run, and the verdict, by the answers and the reference solution; one run after the other
+// and at the same time.
 func TestRuns(t *testing.T) {
-	drawn := func(seen bool) contrast.Calibration {
-		drawn := contrast.Calibration{Seen: seen, Sets: []contrast.Set{
-			{Edits: []contrast.Edit{edit("test_a", "1", "3")}}, {Edits: []contrast.Edit{edit("test_b", "2", "4")}},
-			{Edits: []contrast.Edit{edit("test_a", "1", "3"), edit("test_b", "2", "4")}},
-		}}
-		for _, e := range []contrast.Edit{edit("test_a", "1", ""), edit("test_b", "2", "")} {
-			e.Start, e.New = e.End, "; raise AssertionError"
-			drawn.Canary = append(drawn.Canary, e)
-		}
-		return drawn
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("this host has no python3")
 	}
-	type runs struct{ Candidate, Reference, Later int } // Later are the candidate's, once the calibration is stored
-	tests := []struct {
-		name                              string
-		effort                            contrast.Effort
-		follows, isReference, noReference bool
-		seen                              bool // authors of candidates can read what is changed
-		want                              runs
-		assurance                         verifiers.Assurance
-		reason                            string
+	const follows = "1 0x0\n2 0x0\n"
+	type runs struct{ Candidate, Reference, Unsolved, Later int } // Later are all, once the calibration is stored
+	for i, tt := range []struct {
+		name   string
+		change func(s *suite.Suite, c *command)
+		want   runs
+		says   string // the assurance and the reason
 	}{
-		{"honest", "", false, false, false, false, runs{3, 3, 3}, verifiers.Contrasted, ""},
-		{"honest, quick", contrast.Quick, false, false, false, false, runs{2, 3, 2}, verifiers.Contrasted, ""},
-		{"honest, off", contrast.Off, false, false, false, false, runs{1, 0, 1}, verifiers.Executed, ""},
-		{"the reference", "", false, true, false, false, runs{3, 0, 3}, verifiers.Contrasted, ""},
-		{"the reference, quick", contrast.Quick, false, true, false, false, runs{2, 1, 2}, verifiers.Contrasted, ""},
-		{"follows", "", true, false, false, false, runs{3, 3, 3}, "", contrast.Reason},
-		{"follows, quick", contrast.Quick, true, false, false, false, runs{2, 3, 2}, "", contrast.Reason},
-		{"follows, off", contrast.Off, true, false, false, false, runs{1, 0, 1}, verifiers.Executed, ""},
-		{"without a reference", "", false, false, true, false, runs{3, 0, 3}, verifiers.Executed, ""},
-		{"without a reference, quick", contrast.Quick, false, false, true, false, runs{2, 0, 2}, verifiers.Executed, ""},
-		{"seen", "", false, false, false, true, runs{3, 3, 3}, verifiers.Executed, ""},
-		{"seen, follows", "", true, false, false, true, runs{3, 3, 3}, "", contrast.Reason},
-	}
-	for _, tt := range tests {
-		for _, pace := range []verifiers.Pace{nil, idle{}} {
-			t.Run(tt.name, func(t *testing.T) {
-				s := suite.Suite{Key: "k", Files: []contrast.File{{Path: "t.py", Text: source}}, Certain: true, Reference: !tt.noReference}
-				s.Input = verifiers.Input{Contrast: tt.effort, Pace: pace, Reference: tt.isReference, Calibrations: contrast.NewStore("")}
-				if _, err := s.Input.Calibrations.Get(t.Context(), contrast.Key("", "k", "drawn"), func() (contrast.Calibration, error) { return drawn(tt.seen), nil }); err != nil {
-					t.Fatal(err)
+		{"honest", func(*suite.Suite, *command) {}, runs{2, 3, 1, 2}, "contrasted"},
+		{"off", func(s *suite.Suite, c *command) { s.Input.Contrast, c.answers = contrast.Off, follows }, runs{1, 0, 0, 1}, "executed"},
+		{"the reference", func(s *suite.Suite, _ *command) { s.Input.Reference = true }, runs{2, 2, 1, 2}, "contrasted"},
+		{"follows", func(_ *suite.Suite, c *command) { c.answers = follows }, runs{2, 3, 1, 2}, contrast.Reason},
+		{"follows once", func(_ *suite.Suite, c *command) { c.answers = "1 0x11\n2 0x0\n" }, runs{2, 3, 1, 2}, contrast.Reason},
+		{"skips", func(_ *suite.Suite, c *command) { c.answers = "1 0x11\n" }, runs{2, 3, 1, 2}, contrast.Reason},
+		{"fails", func(_ *suite.Suite, c *command) { c.wrong = true }, runs{2, 0, 0, 2}, "checker_failed"},
+		{"seen", func(s *suite.Suite, _ *command) { s.Seen = []string{source} }, runs{2, 3, 1, 2}, "executed"},
+		{"seen in part", func(s *suite.Suite, _ *command) { s.Seen = []string{"WANT = 18\n"} }, runs{2, 3, 1, 2}, "contrasted"},
+		{"the unsolved task answers right", func(_ *suite.Suite, c *command) { c.unsolved = right }, runs{3, 3, 1, 2}, "executed"},
+		{"a question that fails", func(_ *suite.Suite, c *command) { c.fails = "_sbench_ask(1, " }, runs{3, 5, 1, 2}, "contrasted"},
+		{"a value that is missed", func(_ *suite.Suite, c *command) { c.fails = "WANT = 0" }, runs{3, 7, 1, 2}, "contrasted"},
+		{"no blind tests that pass", func(_ *suite.Suite, c *command) { c.fails = "WANT" }, runs{3, 7, 0, 2}, "executed"},
+		{"cannot fail", func(_ *suite.Suite, c *command) { c.always = true }, runs{2, 3, 1, 2}, suite.CannotFail},
+		{"may be unable to fail", func(s *suite.Suite, c *command) { s.Certain, c.always = false, true }, runs{2, 3, 1, 2}, "executed"},
+		{"processes are left", func(s *suite.Suite, _ *command) { s.Input.Left = host{} }, runs{2, 1, 0, 2}, "executed"},
+
+		{"without a reference", func(s *suite.Suite, _ *command) { s.Reference = false }, runs{3, 0, 1, 3}, "executed"},
+		{"without, follows", func(s *suite.Suite, c *command) { s.Reference, c.answers = false, follows }, runs{3, 0, 1, 3}, contrast.Reason},
+		{"without, follows once", func(s *suite.Suite, c *command) { s.Reference, c.answers = false, "1 0x11\n2 0x0\n" }, runs{3, 0, 1, 3}, "executed doubtful"},
+		{"without, skips", func(s *suite.Suite, c *command) { s.Reference, c.answers = false, "1 0x11\n" }, runs{3, 0, 1, 3}, contrast.Reason},
+		{"without, not reached", func(s *suite.Suite, c *command) { s.Reference, c.answers, c.unsolved = false, "1 0x11\n", "" }, runs{3, 0, 1, 3}, "executed"},
+		{"without, forges", func(s *suite.Suite, c *command) { s.Reference, c.forges = false, true }, runs{3, 0, 2, 4}, "passes_broken_tests"},
+		{"without, cannot fail", func(s *suite.Suite, c *command) { s.Reference, c.always = false, true }, runs{3, 0, 2, 4}, suite.CannotFail},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := suite.Suite{Engine: host{}, Key: "k", Files: []contrast.File{{Path: "t.py", Text: source}}, Certain: true, Reference: true}
+			s.Input = verifiers.Input{Task: &compiler.Task{}, Pace: []verifiers.Pace{nil, idle{}}[i%2], Calibrations: contrast.NewStore("")}
+			var got runs
+			for _, later := range []bool{false, true} {
+				c := command{answers: right, unsolved: unsolved, runs: map[suite.Subject]int{}}
+				s.Command = &c
+				tt.change(&s, &c)
+				v, err := s.Judge(t.Context())
+				says := strings.TrimSpace(string(v.Assurance) + " " + v.Reason)
+				if v.Metadata[verifiers.Doubtful] != nil {
+					says += " doubtful"
 				}
-				var got runs
-				for _, later := range []bool{false, true} {
-					c := command{follows: tt.follows, runs: map[suite.Subject]int{}}
-					s.Command = &c
-					v, err := s.Judge(t.Context())
-					if err != nil || v.Assurance != tt.assurance || v.Reason != tt.reason {
-						t.Errorf("%v: %+v", err, v)
-					}
-					if got.Later = c.runs[suite.Candidate]; !later {
-						got.Candidate, got.Reference = c.runs[suite.Candidate], c.runs[suite.Reference]
-					}
+				if err != nil || says != tt.says {
+					t.Errorf("%v: %s, want %s: %+v", err, says, tt.says, v)
 				}
-				must.Equal(t, tt.want, got)
-			})
-		}
+				if got.Later = c.runs[suite.Candidate] + c.runs[suite.Reference] + c.runs[suite.Unsolved]; !later {
+					got = runs{c.runs[suite.Candidate], c.runs[suite.Reference], c.runs[suite.Unsolved], 0}
+				}
+			}
+			must.Equal(t, tt.want, got)
+		})
 	}
 }
 
