@@ -256,14 +256,26 @@ class File:
             return self.equality(node, call, *args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) or not how and self.computed(node, call, *args[:2], holds=True)
         if name in COMPARES and len(args) > 1:
             return self.compared(node, call, *args[:2], op=COMPARES[name], holds=True)
-        if name in RAISES and len(args) > 1 and self.kinds(args[0]) and self.alone(node) and not call.keywords and not any(isinstance(a, ast.Starred) for a in args):
-            number, (start, end) = self.question(node, None, raises=self.kinds(args[0])), self.span(node)
-            if number:
-                self.edit(start, self.span(args[1])[0], "with %s(%d): %s(" % (IN, number, self.head(number, True)))
-                self.edit(self.span(args[1])[1], self.span(args[2])[0] if args[2:] else self.span(args[1])[1], ")(")
-                self.edit(self.span(args[-1])[1], end, ")))")
-            return False  # it is guarded already
+        if name == "assertRaisesRegex":
+            args = args[:1] + args[2:]
+        if name in RAISES and len(args) > 1 and self.alone(node):
+            return self.raised(node, call, args)
         return name in CALLED and self.called_with(node, call)
+
+    def raised(self, node, call, args):
+        """Ask for the exception of a call that is given in parts, as if it was written out."""
+        function, more, (start, end) = args[1], args[2:] or call.keywords, self.span(call)
+        short = isinstance(function, ast.Lambda) and not more
+        number = (short or isinstance(function, (ast.Name, ast.Attribute))) and self.kinds(args[0]) and self.question(node, None, raises=self.kinds(args[0]))
+        if number:
+            first, last = self.span(function.body if short else function)
+            self.edit(start, first, "%sassert %s" % ("" if self.guarded(node) else "with %s(%d): " % (IN, number), self.head(number, True)))
+            if more:
+                self.edit(last, end - len(self.data[last:end].split(b",", 1)[-1].lstrip()), "(")
+                self.edit(end, end, "), 'call')")
+            else:
+                self.edit(last, end, "), 'call')" if short else "()), 'call')")
+        return bool(number)
 
     def raising(self, node, asked):
         """Ask for an exception where a statement has to raise one."""
