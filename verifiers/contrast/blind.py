@@ -12,6 +12,7 @@ import ast
 import builtins
 import io
 import json
+import os
 import sys
 import tokenize
 import types
@@ -28,7 +29,7 @@ ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "
 CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count", "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
 CATCHES = {"AssertionError", "Exception", "BaseException"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math", "random", "copy", "json", "unittest")))
+LIBRARY = {"pytest", "numpy", "math", "time"} | set(getattr(sys, "stdlib_module_names", None) or [n.partition(".")[0] for n in os.listdir(os.path.dirname(os.__file__))])
 # By these, tests reach what a candidate left.
 REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
 # What may say something else in each run.
@@ -212,7 +213,7 @@ class File:
         if not isinstance(table, (ast.Dict, ast.List, ast.Tuple)) or table not in self.parents:
             return [table]
         try:
-            at = ast.literal_eval(key)
+            at = ast.literal_eval(getattr(key, "value", key) if type(key).__name__ == "Index" else key)  # an Index before Python 3.9
             return [{ast.literal_eval(k): v for k, v in zip(table.keys, table.values)}[at] if isinstance(table, ast.Dict) else table.elts[at]]
         except (ValueError, TypeError, LookupError):
             return table.values if isinstance(table, ast.Dict) else [table]

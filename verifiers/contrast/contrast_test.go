@@ -388,7 +388,7 @@ func TestListLarge(t *testing.T) {
 			return "def test_a():\n" + repeat("    r = f(N)\n    r = r['a']\n    assert r['b'] == 'word N'\n")(n)
 		},
 		"rows": func(n int) string {
-			return "def test_a():\n    for x, want in [" + repeat("(N, 'word N'),")(n) + "]:\n        assert f(x) == want\n"
+			return "def test_a():\n    for x, want in [" + repeat("(N, 'word N'),")(4*n) + "]:\n        assert f(x) == want\n"
 		},
 		"computed": func(n int) string {
 			return "def test_a():\n    x0 = 1\n" + repeat("    xN = x0 + 2\n    x0 = xN + xN\n    assert f(N) == str(x0)\n")(n)
