@@ -238,7 +238,7 @@ class File:
                     self.leave_out(node.body[0], "pass")
             elif isinstance(call, ast.Call) and self.called(node, call):
                 self.guard(node, number)
-            elif isinstance(call, ast.Call) and self.asks(call) and called(call) not in self.helpers and self.guarded(node):
+            elif isinstance(call, ast.Call) and node not in self.gone and self.asks(call) and called(call) not in self.helpers and self.guarded(node):
                 if self.put(node, call, call, ["returned"], "call"):  # may have to raise, for all that a candidate knows
                     self.edits[-2]["new"] = "assert " + self.edits[-2]["new"]
                     self.guard(node, number)
