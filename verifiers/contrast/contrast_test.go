@@ -101,6 +101,9 @@ func right(questions []contrast.Question) (text string) {
 		if !slices.Equal(q.Told, []int{q.Line}) {
 			text += fmt.Sprintf(", told at %d", q.Told)
 		}
+		if q.Loose {
+			text += ", loose"
+		}
 		if q.Optional {
 			text += ", optional"
 		}
@@ -213,8 +216,8 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 // TestWrong: what a candidate has to answer, and which answers are wrong.
 func TestWrong(t *testing.T) {
 	question := func(expected ...string) contrast.Question { return contrast.Question{ID: 1, Expected: expected} }
-	near, optional, weak := question("1.5", "2.5"), question("0x1"), question("0x1")
-	near.Near, optional.Optional, weak.Weak = [2]float64{0.01, 0}, true, true
+	near, optional, weak, loose := question("1.5", "2.5"), question("0x1"), question("0x1"), question("0x1", "0x2")
+	near.Near, optional.Optional, weak.Weak, loose.Loose = [2]float64{0.01, 0}, true, true, true
 	raises := contrast.Question{ID: 1, Raises: []string{"LookupError"}}
 	const key = "raised KeyError LookupError Exception"
 	for _, c := range []struct {
@@ -229,6 +232,7 @@ func TestWrong(t *testing.T) {
 		{"fewer answers", question("0x1", "0x2"), "0x1,0x2", "0x1,0x2", "0x1", "right wrong"},
 		{"another order", question("0x1", "0x2"), "0x1,0x2", "0x1,0x2", "0x2,0x1", "right wrong"},
 		{"an order that varies", question("0x1", "0x2"), "0x1,0x2", "0x2,0x1", "0x2,0x1", "right right"},
+		{"an order that the candidate chooses", loose, "0x1,0x2", "0x1,0x2", "0x2,0x1", "right right"},
 		{"as often as one wants", question("0x1"), "0x1,0x1", "0x1", "0x1,0x1,0x1", "right right"},
 		{"varies", question(), "0x1", "0x2", "0x1", "- -"},
 		{"only the reference tells", question(), "0x1", "0x1", "0x2", "- wrong"},
