@@ -57,7 +57,7 @@ def plain(value, close=False):
 def answer(value, how):
     """An answer as it is noted; how says what of it counts."""
     try:
-        text = {"call": lambda: "returned", "truth": lambda: plain(bool(value)), "type": lambda: type(value).__name__ + " " + plain(value), "close": lambda: plain(value, True),
+        text = {"call": lambda: "returned", "truth": lambda: "yes" if value else "no", "type": lambda: type(value).__name__ + " " + plain(value), "close": lambda: plain(value, True),
                 "sorted": lambda: plain(sorted(map(plain, value))), "list": lambda: plain(list(value))}.get(how, lambda: plain(value))()
     except Exception as e:
         text = "!" + type(e).__name__

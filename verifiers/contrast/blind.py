@@ -255,6 +255,8 @@ class File:
         if name in EQUAL and len(args) > 1:
             how = HOW.get(name, "")
             return self.equality(node, call, *args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) or not how and self.computed(node, call, *args[:2], holds=True)
+        if name == "assertIsNone" and args and self.asks(args[0]):
+            return self.put(node, call, args[0], [ask.plain(None)], "")
         if name in COMPARES and len(args) > 1:
             return self.compared(node, call, *args[:2], op=COMPARES[name], holds=True)
         if name == "assertRaisesRegex":
@@ -379,7 +381,7 @@ class File:
 
     def yes(self, at, whole, asked, yes, holds):
         """Ask for a yes or a no."""
-        return self.asks(asked) and self.put(at, whole, asked, [ask.plain(yes)], "truth", holds=holds)
+        return self.asks(asked) and self.put(at, whole, asked, [ask.answer(yes, "truth")], "truth", holds=holds)
 
     def end(self, at, call):
         """Ask how a text begins or ends."""
@@ -392,7 +394,7 @@ class File:
     def compared(self, at, test, left, right, op, holds):
         """Ask how two values compare, in the same words whether they have to or must not."""
         yes = holds == (op in (ast.Eq, ast.Is, ast.In))
-        number = self.asks(test) and self.question(at, [ask.plain(yes)], of=test)
+        number = self.asks(test) and self.question(at, [ask.answer(yes, "truth")], of=test)
         if number:
             self.edit(self.span(test)[0], self.span(left)[0], self.head(number, holds) + "(")
             self.edit(self.span(left)[1], self.span(right)[0], ") %s (" % ASKED[op])
@@ -491,7 +493,7 @@ class File:
         number, function = self.first + len(self.questions), ([n for n in self.above(at) if isinstance(n, FUNCTIONS)] or [None])[-1]
         test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
         self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "last": at.end_lineno, "expected": expected,
-                               "near": within, "loose": loose, "optional": self.optional(at), "weak": expected in ([ask.plain(True)], ["returned"]),
+                               "near": within, "loose": loose, "optional": self.optional(at), "weak": expected in (["yes"], ["returned"]),
                                "raises": raises,
                                "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
         if number in self.request["without"]:
