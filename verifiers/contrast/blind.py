@@ -344,6 +344,9 @@ class File:
                 return True
             if isinstance(above, FUNCTIONS) and self.handed(above):
                 return True
+            marks = [n for d in getattr(above, "decorator_list", []) for n in ast.walk(d)]
+            if any(getattr(n, "attr", getattr(n, "id", "")) in ("expectedFailure", "xfail") for n in marks):
+                return True
         return False
 
     def handed(self, function):
