@@ -248,7 +248,7 @@ class File:
     def called(self, node, call):
         """Ask what a call asserts. Return whether it is asked."""
         name, args = called(call), call.args
-        if name in TRUTHS and args and self.truth(node, args[0], TRUTHS[name]):
+        if name in TRUTHS and args and self.truth(node, args[0], TRUTHS[name], call):
             for message in args[1:] + [k.value for k in call.keywords]:
                 self.leave_out(message, "''")
             return True
@@ -358,50 +358,48 @@ class File:
         """Whether something may be the candidate's."""
         return any(isinstance(n, ast.Name) and n.id not in self.foreign for n in ast.walk(node))
 
-    def truth(self, at, test, holds):
-        """Ask what is asserted to hold, or not to. Return whether all of it is asked."""
+    def truth(self, at, test, holds, whole=None, shows=True):
+        """Ask what is asserted to hold, or not to. Return whether all of it is asked. The question stands in the place of
+        whole, with what denies test, so that its words do not tell the answer; whole then has to be what shows says."""
+        if whole is None:
+            whole, shows = test, holds
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            if isinstance(test.operand, (ast.UnaryOp, ast.BoolOp, ast.Compare)):
-                return self.truth(at, test.operand, not holds)
-            return self.yes(at, test, test.operand, not holds, holds)
+            return self.truth(at, test.operand, not holds, whole, shows)
         if isinstance(test, ast.BoolOp):
             return isinstance(test.op, ast.And) == holds and all([self.truth(at, value, holds) for value in test.values])
         if isinstance(test, ast.Compare) and len(test.ops) == 1:
             op, sides, near = type(test.ops[0]), (test.left, test.comparators[0]), holds and self.near(test)
-            if op in ((ast.Eq, ast.Is) if holds else (ast.NotEq, ast.IsNot)) and self.equality(at, test, *sides, how="type" if op in (ast.Is, ast.IsNot) else "", holds=holds):
+            if op in ((ast.Eq, ast.Is) if holds else (ast.NotEq, ast.IsNot)) and self.equality(at, whole, *sides, how="type" if op in (ast.Is, ast.IsNot) else "", holds=shows):
                 return True
-            if op is (ast.Eq if holds else ast.NotEq) and self.computed(at, test, *sides, holds=holds):
+            if op is (ast.Eq if holds else ast.NotEq) and self.computed(at, whole, *sides, holds=shows):
                 return True
-            return near and self.equality(at, test, *near[:2], how="close", within=near[2:]) or op in ASKED and self.compared(at, test, *sides, op, holds)
+            return near and self.equality(at, whole, *near[:2], how="close", within=near[2:], holds=shows) or op in ASKED and self.compared(at, whole, *sides, op, holds, shows)
         if isinstance(test, ast.Call) and holds and len(test.args) == 1 and called(test) == "all" and isinstance(test.args[0], (ast.GeneratorExp, ast.ListComp)):
             return self.truth(at, test.args[0].elt, True)
-        if isinstance(test, ast.Call) and holds and len(test.args) == 2 and called(test) == "isclose" and not test.keywords and self.equality(at, test, *test.args, how="close", within=(0, 1e-8)):
+        if isinstance(test, ast.Call) and holds and len(test.args) == 2 and called(test) == "isclose" and not test.keywords and self.equality(at, whole, *test.args, how="close", within=(0, 1e-8), holds=shows):
             return True
         if isinstance(test, ast.Call) and holds and called(test) in ("startswith", "endswith") and isinstance(test.func, ast.Attribute) and len(test.args) == 1 \
                 and isinstance(test.args[0], ast.Constant) and isinstance(test.args[0].value, (str, bytes)) and test.args[0].value and self.asks(test.func):
-            return self.end(at, test)
-        return isinstance(test, (ast.Call, ast.Name, ast.Attribute, ast.Subscript)) and self.yes(at, test, test, holds, holds)
+            return self.end(at, test, whole, shows)
+        known = whole is not test or isinstance(test, (ast.Call, ast.Name, ast.Attribute, ast.Subscript))
+        return known and self.asks(test) and self.put(at, whole, test, [ask.answer(holds, "truth")], "truth", holds=shows)
 
-    def yes(self, at, whole, asked, yes, holds):
-        """Ask for a yes or a no."""
-        return self.asks(asked) and self.put(at, whole, asked, [ask.answer(yes, "truth")], "truth", holds=holds)
-
-    def end(self, at, call):
+    def end(self, at, call, whole, shows):
         """Ask how a text begins or ends."""
-        literal, found = call.args[0], self.put(at, call, call.func.value, [ask.plain(call.args[0].value)], "")
+        literal, found = call.args[0], self.put(at, whole, call.func.value, [ask.plain(call.args[0].value)], "", holds=shows)
         if found:
             length = len(literal.value)
             self.edits[-1]["new"] = self.edits[-1]["new"].replace(")", ")[:%d]" % length if called(call) == "startswith" else ")[-%d:]" % length, 1)
         return found
 
-    def compared(self, at, test, left, right, op, holds):
+    def compared(self, at, whole, left, right, op, holds, shows=True):
         """Ask how two values compare, in the same words whether they have to or must not."""
         yes = holds == (op in (ast.Eq, ast.Is, ast.In))
-        number = self.asks(test) and self.question(at, [ask.answer(yes, "truth")], of=test)
+        number = (self.asks(left) or self.asks(right)) and self.question(at, [ask.answer(yes, "truth")], of=whole)
         if number:
-            self.edit(self.span(test)[0], self.span(left)[0], self.head(number, holds) + "(")
+            self.edit(self.span(whole)[0], self.span(left)[0], self.head(number, shows) + "(")
             self.edit(self.span(left)[1], self.span(right)[0], ") %s (" % ASKED[op])
-            self.edit(self.span(right)[1], self.span(test)[1], ")), 'truth')")
+            self.edit(self.span(right)[1], self.span(whole)[1], ")), 'truth')")
         return bool(number)
 
     def near(self, test):

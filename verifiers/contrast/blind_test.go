@@ -1,0 +1,50 @@
+package contrast_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/verifiers/contrast"
+)
+
+// TestSameWords: what a blind file asks does not tell the answer, whatever form the assertion has.
+func TestSameWords(t *testing.T) {
+	python := hostPython(t)
+	for _, c := range []struct{ name, yes, no string }{
+		{"statement", "assert f(1)\n", "assert not f(1)\n"},
+		{"denied equality", "assert f(1) == g(1)\n", "assert not f(1) == g(1)\n"},
+		{"unequal", "assert f(1) == g(1)\n", "assert f(1) != g(1)\n"},
+		{"denied twice", "assert not not f(1)\n", "assert not (not (not f(1)))\n"},
+		{"unittest", "self.assertTrue(f(1))\n", "self.assertFalse(f(1))\n"},
+		{"unittest with a message", "self.assertTrue(f(1), 'right')\n", "self.assertFalse(f(1), msg='wrong')\n"},
+		{"unittest, equality", "self.assertTrue(f(1) == g(1))\n", "self.assertFalse(f(1) == g(1))\n"},
+		{"unittest, denied", "self.assertTrue(f(1))\n", "self.assertTrue(not f(1))\n"},
+		{"containment", "self.assertTrue(1 in f(1))\n", "self.assertFalse(1 in f(1))\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var texts []string
+			for _, text := range []string{c.yes, c.no} {
+				l, err := contrast.List(t.Context(), python, []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+				must.Do(t, err)
+				if len(l.Unread) > 0 || len(l.Questions) != 1 {
+					t.Fatalf("%q: unread %v, questions %v", text, l.Unread, l.Questions)
+				}
+				texts = append(texts, l.Files[0].Text)
+			}
+			if texts[0] != texts[1] || !strings.Contains(texts[0], "_sbench_ask(1, ") {
+				t.Errorf("yes is asked by %q, no by %q", texts[0], texts[1])
+			}
+		})
+	}
+}
+
+// TestMockIsRead: the calls of a mock that a name stands for are asked.
+func TestMockIsRead(t *testing.T) {
+	text := "m = Mock()\nf(m)\nm.assert_called_once_with(1)\n"
+	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+	must.Do(t, err)
+	if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, "with _sbench_in(1): _sbench_ask(1, (m).call_args_list)") {
+		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+	}
+}
