@@ -48,3 +48,13 @@ func TestMockIsRead(t *testing.T) {
 		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
 	}
 }
+
+// TestModel: the candidate finds no function that computes what is expected, even if the tests test it.
+func TestModel(t *testing.T) {
+	text := "def slow(x):\n    return x + 1\n\ndef test_slow():\n    assert slow(1) == 2\n\ndef test_fast():\n    assert fast(3) == slow(3)\n"
+	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+	must.Do(t, err)
+	if len(l.Unread) > 0 || len(l.Questions) != 1 || !strings.Contains(l.Files[0].Text, "_sbench_ask(1, (fast(3)))") || strings.Contains(l.Files[0].Text, "x + 1") {
+		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+	}
+}
