@@ -147,6 +147,7 @@ class File:
             elif isinstance(n, (ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
                 self.bind(n.target, None if isinstance(n, ast.AugAssign) else n.value, self.scope(n))
         self.parameters([n for n in walked if isinstance(n, FUNCTIONS) and not n.name.startswith("test")], [n for n in walked if isinstance(n, ast.Call)])
+        self.fixtures([n for n in walked if isinstance(n, FUNCTIONS)])
         for n in walked:
             if isinstance(n, (ast.For, ast.comprehension)):
                 for row in self.rows(n.iter):
@@ -162,6 +163,14 @@ class File:
                             self.bind(ast.Tuple(names), values, n)
                             for i, name in enumerate(names):
                                 self.sources.setdefault((n, name.id), []).append(values.elts[i] if i < len(getattr(values, "elts", ())) else values)
+
+    def fixtures(self, functions):
+        """Bind the parameters that get what a fixture returns."""
+        for f in functions:
+            if any(getattr(d, "attr", getattr(d, "id", "")) == "fixture" for d in [getattr(d, "func", d) for d in f.decorator_list]):
+                returned = [n.value for n in ast.walk(f) if isinstance(n, (ast.Return, ast.Yield)) and n.value and self.scope(n) is f]
+                for user in [u for u in functions if f.name in [a.arg for a in u.args.args]]:
+                    self.known.setdefault((user, f.name), []).extend(returned)
 
     def parameters(self, helpers, calls):
         """Bind the parameters of the tests' own functions to what they are called with."""
@@ -439,7 +448,8 @@ class File:
             how, within = self.approximate(side, how, within)
             if isinstance(side, ast.Name) and self.fresh(side) and any(map(self.taken, literals)):
                 continue  # the tests fill it
-            if literals and len(literals) == len(through) and within and self.asks(other) and self.fresh(other) and not (self.resolve(other) and self.fresh(side)):
+            if literals and len(literals) == len(through) and within and self.asks(other) and (self.fresh(other) or side in literals and other not in self.resolve(other)) \
+                    and not (self.resolve(other) and self.fresh(side) and side not in literals):
                 direct = self.stands(side, {"approx"}) == through
                 expected = [ask.answer(ast.literal_eval(n), how) for n in literals] if direct else None
                 if self.put(at, whole, other, expected, how, within, holds, literals, not self.own(side)):

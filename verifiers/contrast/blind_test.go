@@ -58,3 +58,29 @@ func TestModel(t *testing.T) {
 		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
 	}
 }
+
+// TestFixture: what a fixture returns is neutral if it is only expected.
+func TestFixture(t *testing.T) {
+	text := "import pytest\n@pytest.fixture\ndef given():\n    return 'abc'\n@pytest.fixture(scope='module')\ndef want():\n    return 17\ndef test_f(given, want):\n    assert f(given) == want\n"
+	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+	must.Do(t, err)
+	blind := strings.NewReplacer("17", "0", "assert f(given) == want", "with _sbench_in(1): assert _sbench_ask(1, (f(given)))").Replace(text)
+	if len(l.Unread) > 0 || l.Files[0].Text != blind {
+		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+	}
+}
+
+// TestInPlace: a value of the tests that the candidate may have changed is asked for.
+func TestInPlace(t *testing.T) {
+	for _, text := range []string{
+		"xs = [3, 1]\nf(xs)\nassert xs == [1, 3]\n",
+		"import pytest\n@pytest.fixture\ndef xs():\n    return [3, 1]\ndef test_f(xs):\n    f(xs)\n    assert [1, 3] == xs\n",
+		"xs = {'a': 1}\nf(xs)\nassert xs == {}\n",
+	} {
+		l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+		must.Do(t, err)
+		if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, "_sbench_ask(1, (xs))") {
+			t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+		}
+	}
+}
