@@ -23,9 +23,10 @@ EQUAL = CLOSE | {"assert_equal", "assert_array_equal", "assertIs", "assertEquals
     "assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "Sequence", "MultiLine", "Count")}
 HOW = {"assertCountEqual": "sorted", "assertSequenceEqual": "list", "assertIs": "type", **dict.fromkeys(CLOSE, "close")}
 HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
-COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIsNot": ast.IsNot}
+COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIsNot": ast.IsNot, "assertLess": ast.Lt,
+            "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE}
 TRUTHS = {"assertTrue": True, "assertFalse": False}
-ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is"}
+ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count", "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
 CATCHES = {"AssertionError", "Exception", "BaseException"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

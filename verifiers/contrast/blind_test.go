@@ -20,6 +20,10 @@ func TestSameWords(t *testing.T) {
 		{"unittest with a message", "self.assertTrue(f(1), 'right')\n", "self.assertFalse(f(1), msg='wrong')\n"},
 		{"unittest, equality", "self.assertTrue(f(1) == g(1))\n", "self.assertFalse(f(1) == g(1))\n"},
 		{"unittest, denied", "self.assertTrue(f(1))\n", "self.assertTrue(not f(1))\n"},
+		{"order", "assert f(1) < g(1)\n", "assert not f(1) < g(1)\n"},
+		{"bound", "self.assertTrue(f(1) <= 3)\n", "self.assertFalse(f(1) <= 3)\n"},
+		{"bound of unittest", "self.assertGreater(f(1), 3)\n", "self.assertFalse(f(1) > 3)\n"},
+		{"calls", "m.assert_called_once()\n", "m.assert_not_called()\n"},
 		{"containment", "self.assertTrue(1 in f(1))\n", "self.assertFalse(1 in f(1))\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
