@@ -404,7 +404,7 @@ class File:
 
     def compared(self, at, whole, left, right, op, holds, shows=True):
         """Ask how two values compare, in the same words whether they have to or must not."""
-        yes = holds == (op in (ast.Eq, ast.Is, ast.In))
+        yes = holds == (op not in (ast.NotEq, ast.IsNot, ast.NotIn))
         number = (self.asks(left) or self.asks(right)) and self.question(at, [ask.answer(yes, "truth")], of=whole)
         if number:
             self.edit(self.span(whole)[0], self.span(left)[0], self.head(number, shows) + "(")
@@ -442,7 +442,7 @@ class File:
         """Ask for the side of an equality that may be the candidate's, if the other side is made of literals. What only
         tests a model of the tests is left out, so that the model can be, too."""
         for side, other in ((right, left), (left, right)):
-            if isinstance(other, ast.Call) and called(other) in self.models and self.own(other) and self.resolve(side):
+            if isinstance(other, ast.Call) and called(other) in set(self.models) - set(self.request["names"] or ()) and self.own(other) and self.resolve(side):
                 self.leave_out(whole, str(holds))
                 return True
             through, literals = self.stands(side, HOLDERS), self.resolve(side)

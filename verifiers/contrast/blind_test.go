@@ -45,7 +45,7 @@ func TestSameWords(t *testing.T) {
 
 // TestMockIsRead: the calls of a mock that a name stands for are asked.
 func TestMockIsRead(t *testing.T) {
-	text := "m = Mock()\nf(m)\nm.assert_called_once_with(1)\n"
+	text := "m = Mock()\n_ = f(m)\nm.assert_called_once_with(1)\n"
 	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
 	must.Do(t, err)
 	if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, "with _sbench_in(1): _sbench_ask(1, (m).call_args_list)") {
@@ -77,9 +77,9 @@ func TestFixture(t *testing.T) {
 // TestInPlace: a value of the tests that the candidate may have changed is asked for.
 func TestInPlace(t *testing.T) {
 	for _, text := range []string{
-		"xs = [3, 1]\nf(xs)\nassert xs == [1, 3]\n",
-		"import pytest\n@pytest.fixture\ndef xs():\n    return [3, 1]\ndef test_f(xs):\n    f(xs)\n    assert [1, 3] == xs\n",
-		"xs = {'a': 1}\nf(xs)\nassert xs == {}\n",
+		"xs = [3, 1]\n_ = f(xs)\nassert xs == [1, 3]\n",
+		"import pytest\n@pytest.fixture\ndef xs():\n    return [3, 1]\ndef test_f(xs):\n    _ = f(xs)\n    assert [1, 3] == xs\n",
+		"xs = {'a': 1}\n_ = f(xs)\nassert xs == {}\n",
 	} {
 		l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
 		must.Do(t, err)

@@ -143,7 +143,7 @@ unittest.main()
 `
 	answers := filepath.Join(t.TempDir(), "answers")
 	must.Do(t, os.WriteFile(answers, nil, 0o600))
-	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{Answers: answers})
+	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{Answers: answers, Names: []string{"f", "g"}})
 	must.Do(t, err)
 	if out, err := exec.Command("python3", "-c", found.Files[0].Text).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, found.Files[0].Text)
