@@ -255,14 +255,12 @@ func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, f
 	if err := suite.SameAge(dir); err != nil {
 		return ended, err
 	}
-	answers, err := suite.MountAnswers(dir)
+	answers, mount, err := suite.NewAnswersFile(dir)
 	if err != nil {
 		return ended, err
 	}
-	ended.Exit, err = c.test(ctx, "verifier", prepared, append(mounts, answers)...)
-	if err == nil {
-		ended.Answers, err = suite.ReadAnswers(dir)
-	}
+	ended.Exit, err = c.test(ctx, "verifier", prepared, append(mounts, mount)...)
+	ended.Answers = answers.Read()
 	return ended, errors.Join(err, os.RemoveAll(dir)) // or there may be no room for the next run
 }
 

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -68,29 +67,27 @@ func SameAge(dir string) error {
 // AnswersMount is where every run of a [Command] has a file for answers, which its user can write.
 const AnswersMount = "/sbench-answers"
 
-const (
-	answersFile = "answers"
-	maxAnswers  = 16 << 20 // bytes
-)
+const maxAnswers = 16 << 20 // bytes
 
-// MountAnswers makes a file for answers in a directory that no candidate can write, and returns its mount.
-func MountAnswers(dir string) (runtime.Mount, error) {
-	at := filepath.Join(dir, answersFile)
-	err := os.WriteFile(at, nil, 0o600)
-	if err == nil {
-		err = os.Chmod(at, 0o666) // tests may run as any user
+// An AnswersFile is a file for answers. Its mode says nothing to who has it open: candidates can change it.
+type AnswersFile struct{ f *os.File }
+
+// NewAnswersFile makes a file for answers in a directory that no candidate can write, and returns its mount. The
+// caller reads it when the sandbox has ended.
+func NewAnswersFile(dir string) (AnswersFile, runtime.Mount, error) {
+	f, err := os.Create(filepath.Join(dir, "answers"))
+	if err != nil {
+		return AnswersFile{}, runtime.Mount{}, err
 	}
-	return runtime.Mount{Source: at, Dest: AnswersMount, Writable: true}, err
+	err = f.Chmod(0o666) // tests may run as any user
+	return AnswersFile{f}, runtime.Mount{Source: f.Name(), Dest: AnswersMount, Writable: true}, err
 }
 
-// ReadAnswers reads what is in the file that [MountAnswers] has made, up to 16 MiB.
-func ReadAnswers(dir string) (contrast.Answers, error) {
-	f, err := os.Open(filepath.Join(dir, answersFile))
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxAnswers))
-	return contrast.ParseAnswers(string(text)), errors.Join(err, f.Close())
+// Read returns the answers in the first 16 MiB that can be read, and closes the file.
+func (a AnswersFile) Read() contrast.Answers {
+	defer func() { _ = a.f.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(a.f, maxAnswers))
+	return contrast.ParseAnswers(string(text))
 }
 
 // Below returns the regular files below a directory, without those that package managers install.

@@ -105,11 +105,6 @@ func (c *checker) execute(ctx context.Context, files []contrast.File) (ran execu
 	if err != nil {
 		return ran, err
 	}
-	answers, err := suite.MountAnswers(dir)
-	if err != nil {
-		return ran, err
-	}
-	mounts = append(mounts, answers)
 	args, command := service.HideCommand(c.eval.Checker.Args())
 	env, limits, image := c.in.Task.Environment(), c.in.Limits, c.image
 	if c.testsInImage() {
@@ -134,14 +129,16 @@ func (c *checker) execute(ctx context.Context, files []contrast.File) (ran execu
 			return ran, err
 		}
 	}
-	cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(cfg.Mounts, access.Mounts...)
+	answers, mount, err := suite.NewAnswersFile(dir)
+	if err != nil {
+		return ran, err
+	}
+	cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(append(cfg.Mounts, access.Mounts...), mount)
 	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
 	if logs != "" {
 		ran.reward, ran.logs = readReward(logs), checkerLogs(logs)
 	}
-	if err == nil {
-		ran.answers, err = suite.ReadAnswers(dir)
-	}
+	ran.answers = answers.Read()
 	unserved, closeErr := access.Close()
 	ran.unserved = unserved
 	return ran, errors.Join(err, closeErr)
