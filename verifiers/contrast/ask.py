@@ -1,10 +1,12 @@
 # How blind tests note an answer: see blind.py. The name write is a function that keeps a line.
+import builtins
 import collections.abc
 import fractions
 import hashlib
 import json
 import numbers
 import os
+import sys
 
 LONG = 4000  # characters of an answer that are noted as they are; of a longer one, a digest
 
@@ -25,8 +27,8 @@ def number(value, close=False):
 
 
 def plain(value, close=False):
-    """A text that values of plain data share if they are equal; it begins with "!" for anything else. What a class that is
-    derived from a plain type says of itself does not count."""
+    """A text that values of plain data share if they are equal; it begins with "!" for anything else. All sequences share
+    one, since the unchanged tests tell them apart. What a class that is derived from a plain type says of itself does not count."""
     each = lambda values: ",".join([plain(v, close) for v in values])
     kind = type(value)
     if kind.__module__.partition(".")[0] in ("array", "numpy", "pandas") and hasattr(value, "tolist"):
@@ -45,28 +47,45 @@ def plain(value, close=False):
         return "{%s}" % ",".join(sorted(each((k, value[k])) for k in value))
     if isinstance(value, collections.abc.Set):
         return "<%s>" % ",".join(sorted(plain(v, close) for v in value))
-    if isinstance(value, tuple) and not close:
-        return "(%s)" % each(tuple.__iter__(value))
-    if isinstance(value, collections.deque):
-        return "deque(%s)" % each(value)
-    if isinstance(value, collections.abc.Sequence) and not isinstance(value, range):
-        return "[%s]" % each(list.__iter__(value) if isinstance(value, list) else value)
+    if isinstance(value, (list, tuple)):
+        return "[%s]" % each((list if isinstance(value, list) else tuple).__iter__(value))
+    if isinstance(value, collections.abc.Sequence) or kind.__eq__ is not object.__eq__ and hasattr(kind, "__iter__") and not hasattr(kind, "__next__"):
+        return "[%s]" % each(value)
     return "!" + kind.__name__
+
+
+def calls(mock, name):
+    """What a mock was called with; for one that has a signature, whether by position or by name does not count."""
+    found, match = getattr(mock, name), (mock if hasattr(type(mock), "_call_matcher") else mock.mock)._call_matcher
+    return found if isinstance(found, int) else [match(c) for c in found] if name.endswith("_list") else match(found)
 
 
 def answer(value, how):
     """An answer as it is noted; how says what of it counts."""
     try:
         text = {"call": lambda: "returned", "truth": lambda: "yes" if value else "no", "type": lambda: type(value).__name__ + " " + plain(value), "close": lambda: plain(value, True),
-                "sorted": lambda: plain(sorted(map(plain, value))), "list": lambda: plain(list(value))}.get(how, lambda: plain(value))()
+                "sorted": lambda: plain(sorted(map(plain, value))), "list": lambda: plain(list(value))}.get(how, lambda: plain(calls(value, how) if how.startswith(("call_", "await_")) else value))()
     except Exception as e:
         text = "!" + type(e).__name__
     return text if len(text) <= LONG or how == "close" else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def note(question, text):
+    """Keep a line: the question, the test that asks it, since tests may run in any order, and the answer."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0].encode("utf-8", "surrogateescape")
+    write(("%d %s %s\n" % (question, hashlib.sha256(test).hexdigest()[:8], text)).encode("utf-8", "surrogatepass"))
+
+
+def names(kind, frame):
+    """The names of an exception's classes, also those that the test and its modules have for them."""
+    modules = [builtins] + [m for m in frame.f_globals.values() if isinstance(m, type(os))]
+    own = lambda v: any(isinstance(c, type) and issubclass(c, Exception) and issubclass(kind, c) for c in (v if isinstance(v, tuple) else [v]))
+    return sorted({c.__name__ for c in kind.__mro__} | {n for space in [frame.f_globals, frame.f_locals, *map(vars, modules)] for n, v in list(space.items()) if own(v)})
+
+
 def ask(question, value, how=""):
     """Note an answer. The assertion holds: what it expects is not here."""
-    write(("%d %s\n" % (question, answer(value, how))).encode("utf-8", "surrogatepass"))
+    note(question, answer(value, how))
     return True
 
 
@@ -82,5 +101,5 @@ class asking:
     def __exit__(self, kind, error, trace):
         if kind is None or not issubclass(kind, Exception) or kind.__name__ == "SkipTest" or os.getpid() != self.process:
             return False
-        write(("%d raised %s\n" % (self.question, " ".join(c.__name__ for c in kind.__mro__))).encode("utf-8", "replace"))
+        note(self.question, " ".join(["raised"] + names(kind, sys._getframe(1))))
         return True

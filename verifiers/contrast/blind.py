@@ -495,7 +495,7 @@ class File:
         if number:
             (start, end), (first, last) = self.span(call), self.span(call.func.value)
             self.edit(start, first, self.head(number, True))
-            self.edit(last, end, ").%s)" % CALLED[called(call)])
+            self.edit(last, end, "), %r)" % CALLED[called(call)])
             self.gone.update(n for a in call.args + call.keywords for n in ast.walk(a))
             self.sides += told
         return bool(number)
@@ -595,13 +595,17 @@ class File:
     def strings(self):
         """Empty messages, and what only people read."""
         for n in ast.walk(self.tree):
-            if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) and isinstance(n.value.value, str) and ">>>" not in n.value.value:
+            if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) and isinstance(n.value.value, str) and ">>>" not in n.value.value and not self.given(self.parents[n]):
                 self.edit(*self.span(n), '""')
         rows = self.data.splitlines(keepends=True)
         for token in tokenize.tokenize(io.BytesIO(self.data).readline):
             if token.type == tokenize.COMMENT and not (token.start[0] < 3 and ("coding" in token.string or token.string.startswith("#!"))):
                 at = self.lines[token.start[0] - 1] + len(rows[token.start[0] - 1].decode("utf-8")[:token.start[1]].encode())
                 self.edit(at, at + len(token.string.encode()), "")
+
+    def given(self, node):
+        """Whether a candidate gets a function or class, and can read its docstring."""
+        return isinstance(node, FUNCTIONS + (ast.ClassDef,)) and not node.name.startswith("test") and (node.name in self.passed or any(map(self.asks, node.decorator_list)))
 
     def prelude(self):
         """Declare ask where the file's own statements begin."""

@@ -45,13 +45,26 @@ type Answers map[int][]string
 // maxAnswers bounds the answers to one question.
 const maxAnswers = 100_000
 
-// ParseAnswers reads what ask noted, a line each. It passes over other lines, which a candidate may have written.
+// ParseAnswers reads what ask noted, a line each, and orders it by the test that asks. It passes over other lines, which
+// a candidate may have written.
 func ParseAnswers(text string) Answers {
+	type line struct {
+		question     int
+		test, answer string
+	}
+	var lines []line
+	for l := range strings.Lines(text) {
+		number, rest, _ := strings.Cut(strings.TrimSuffix(l, "\n"), " ")
+		test, answer, found := strings.Cut(rest, " ")
+		if n, err := strconv.Atoi(number); found && err == nil {
+			lines = append(lines, line{n, test, answer})
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return strings.Compare(a.test, b.test) })
 	answers := Answers{}
-	for line := range strings.Lines(text) {
-		number, answer, found := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if n, err := strconv.Atoi(number); found && err == nil && len(answers[n]) < maxAnswers {
-			answers[n] = append(answers[n], answer)
+	for _, l := range lines {
+		if len(answers[l.question]) < maxAnswers {
+			answers[l.question] = append(answers[l.question], l.answer)
 		}
 	}
 	return answers
