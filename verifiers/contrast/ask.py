@@ -73,14 +73,15 @@ def answer(value, how):
 def note(question, text):
     """Keep a line: the question, the test that asks it, since tests may run in any order, and the answer."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0].encode("utf-8", "surrogateescape")
-    write(("%d %s %s\n" % (question, hashlib.sha256(test).hexdigest()[:8], text)).encode("utf-8", "surrogatepass"))
+    write(("%d/%s %s\n" % (question, hashlib.sha256(test).hexdigest()[:8], text)).encode("utf-8", "surrogatepass"))
 
 
 def names(kind, frame):
     """The names of an exception's classes, also those that the test and its modules have for them."""
     modules = [builtins] + [m for m in frame.f_globals.values() if isinstance(m, type(os))]
     own = lambda v: any(isinstance(c, type) and issubclass(c, Exception) and issubclass(kind, c) for c in (v if isinstance(v, tuple) else [v]))
-    return sorted({c.__name__ for c in kind.__mro__} | {n for space in [frame.f_globals, frame.f_locals, *map(vars, modules)] for n, v in list(space.items()) if own(v)})
+    known = [c.__name__ for c in kind.__mro__]
+    return known + sorted({n for space in [frame.f_globals, frame.f_locals, *map(vars, modules)] for n, v in list(space.items()) if own(v)}.difference(known))
 
 
 def ask(question, value, how=""):

@@ -175,6 +175,10 @@ class Dict(dict):
     def items(self): return [(9, 9)]
 class Color(str, Enum): RED = "red"
 class Number(IntEnum): ONE = 1
+class Box:
+    def __init__(self, *items): self.items = items
+    def __eq__(self, other): return self.items == other
+    def __iter__(self): return iter(self.items)
 class Sly(int):
     def __index__(self): return 7
     def __repr__(self): return "7"
@@ -187,8 +191,8 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 		{"", "0.5", "Decimal('0.50')", "Fraction(1, 2)"},
 		{"", "0.1"}, {"", "Decimal('0.1')", "Fraction(1, 10)"}, {"", "float('nan')"}, {"", "float('inf')"}, {"", "10 ** 400"}, {"", "2j"},
 		{"", "'red'", "Text('red')", "Color.RED"}, {"", "'1'"}, {"", "b'red'", "bytearray(b'red')"}, {"", "None"}, {"", "'None'"},
-		{"", "[1, 2]", "List([1.0, 2])"}, {"", "(1, 2)", "Pair(1, 2)"}, {"", "[2, 1]"}, {"", "{1, 2}", "frozenset([2, 1.0])", "{1: 0, 2: 0}.keys()"}, {"", "deque([1, 2])"},
-		{"", "{'a': 1, 'b': 2}", "OrderedDict(b=2, a=1.0)", "Counter('abb')", "Dict(a=1, b=2)"}, {"", "{}", "Counter()"}, {"", "[]"}, {"", "()"}, {"", "set()"},
+		{"", "[1, 2]", "List([1.0, 2])", "(1, 2)", "Pair(1, 2)", "deque([1, 2])", "Box(1, 2)"}, {"", "[2, 1]"}, {"", "{1, 2}", "frozenset([2, 1.0])", "{1: 0, 2: 0}.keys()"},
+		{"", "{'a': 1, 'b': 2}", "OrderedDict(b=2, a=1.0)", "Counter('abb')", "Dict(a=1, b=2)"}, {"", "{}", "Counter()"}, {"", "[]", "()"}, {"", "set()"},
 		{"", "object()", "object()"}, {"", "'a' * 5000"}, {"", "'a' * 5001"}, {"", "'\\udc80'"},
 		{"close", "[1.5, 2.5]", "(1.5, 2.5)"}, {"close", "1e16"}, {"truth", "[0]", "1"}, {"type", "True"}, {"type", "1"},
 		{"sorted", "['b', 'a', 1]", "(1, 'a', 'b')"}, {"list", "(7, 8)", "[7, 8]"},
@@ -265,6 +269,13 @@ func TestWrong(t *testing.T) {
 			must.Equal(t, c.want, strings.Join(got, " "))
 		})
 	}
+}
+
+// TestParseAnswers: in which order the tests run does not count, but the order of a test's answers does.
+func TestParseAnswers(t *testing.T) {
+	one, other := "1/a 0x1\n2 0x5\n1/b 0x2\n1/b 0x0\nx\n", "1/b 0x2\n1/b 0x0\n2 0x5\n1/a 0x1\n"
+	must.Equal(t, contrast.Answers{1: {"0x1", "0x2", "0x0"}, 2: {"0x5"}}, contrast.ParseAnswers(one))
+	must.Equal(t, contrast.ParseAnswers(one), contrast.ParseAnswers(other))
 }
 
 func TestListBroken(t *testing.T) {

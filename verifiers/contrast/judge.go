@@ -54,8 +54,8 @@ func ParseAnswers(text string) Answers {
 	}
 	var lines []line
 	for l := range strings.Lines(text) {
-		number, rest, _ := strings.Cut(strings.TrimSuffix(l, "\n"), " ")
-		test, answer, found := strings.Cut(rest, " ")
+		asked, answer, found := strings.Cut(strings.TrimSuffix(l, "\n"), " ")
+		number, test, _ := strings.Cut(asked, "/")
 		if n, err := strconv.Atoi(number); found && err == nil {
 			lines = append(lines, line{n, test, answer})
 		}
