@@ -271,6 +271,49 @@ func TestWrong(t *testing.T) {
 	}
 }
 
+// TestAskMocks: how a candidate gives an argument to a mock that has a signature does not count.
+func TestAskMocks(t *testing.T) {
+	const program = `import sys
+from unittest import mock
+exec(sys.argv[1])
+class T:
+    def m(self, a, b): pass
+for call in ("m(1, 2)", "m(1, b=2)", "m(b=2, a=1)", "m(1, 3)"):
+    for m in (mock.create_autospec(lambda a, b: None), mock.create_autospec(T, instance=True).m):
+        eval(call)
+        print(answer(m, "call_args"), answer(m, "call_args_list"), answer(m, "call_count"))
+`
+	out, err := exec.Command("python3", "-c", program, contrast.Ask).Output()
+	must.Do(t, err)
+	lines := strings.Split(string(out), "\n")
+	for i, line := range lines[:8] {
+		if strings.Contains(line, "!") || (line == lines[i%2]) != (i < 6) {
+			t.Errorf("%s", out)
+		}
+	}
+}
+
+// TestAskNames: an exception has the names of its classes and those that the test has for them.
+func TestAskNames(t *testing.T) {
+	const program = `import sys, types
+exec(sys.argv[1])
+shop, lines = types.ModuleType("shop"), []
+shop.Broken = Alias = type("Other", (OSError,), {})
+EITHER = Alias, KeyError
+write = lines.append
+with asking(1):
+    raise Alias
+print(lines[0].decode())
+`
+	out, err := exec.Command("python3", "-c", program, contrast.Ask).Output()
+	must.Do(t, err)
+	for _, name := range []string{"Other", "OSError", "IOError", "Alias", "Broken", "EITHER"} {
+		if !slices.Contains(strings.Fields(string(out)), name) {
+			t.Errorf("%s is not in %s", name, out)
+		}
+	}
+}
+
 // TestParseAnswers: in which order the tests run does not count, but the order of a test's answers does.
 func TestParseAnswers(t *testing.T) {
 	one, other := "1/a 0x1\n2 0x5\n1/b 0x2\n1/b 0x0\nx\n", "1/b 0x2\n1/b 0x0\n2 0x5\n1/a 0x1\n"
