@@ -48,7 +48,7 @@ func TestMockIsRead(t *testing.T) {
 	text := "m = Mock()\n_ = f(m)\nm.assert_called_once_with(1)\n"
 	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
 	must.Do(t, err)
-	if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, "with _sbench_in(1): _sbench_ask(1, (m).call_args_list)") {
+	if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, "with _sbench_in(1): _sbench_ask(1, (m), 'call_args_list')") {
 		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
 	}
 }
