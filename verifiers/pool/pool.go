@@ -347,7 +347,8 @@ func (s *sandbox) run(ctx context.Context, request Request) (r Result, clean boo
 		return r, false, err
 	}
 	output := runtime.NewCapture(request.OutputBytes, nil)
-	defer func() { r.Output = output.Output() }()
+	var result strings.Builder
+	defer func() { r.Output, r.Result = output.Output(), result.String() }()
 	for {
 		m, err := s.next(ctx)
 		r.Took = time.Since(begun)
@@ -359,7 +360,7 @@ func (s *sandbox) run(ctx context.Context, request Request) (r Result, clean boo
 		case m.kind == 'o':
 			_, _ = output.Write(m.text) // cannot fail
 		case m.kind == 'r':
-			r.Result += string(m.text[:min(len(m.text), maxResult-len(r.Result))])
+			_, _ = result.Write(m.text[:min(len(m.text), maxResult-result.Len())]) // cannot fail
 		default:
 			r.End = string(m.text)
 			return r, m.kind == 'c', nil

@@ -2,13 +2,37 @@ package pool
 
 import (
 	"io"
+	goruntime "runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
+
+// TestManyMessages: a result in many small messages, which a candidate can bring about, is not copied with each.
+func TestManyMessages(t *testing.T) {
+	_, requests := io.Pipe()
+	must.Do(t, requests.Close())
+	s := &sandbox{requests: requests, messages: make(chan message)}
+	go func() {
+		s.messages <- message{'r', make([]byte, maxResult/2)}
+		for range 1000 {
+			s.messages <- message{'r', []byte("x")}
+		}
+		s.messages <- message{'r', make([]byte, maxResult)}
+		s.messages <- message{'c', []byte("exit 0")}
+	}()
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	r, clean, err := s.run(t.Context(), Request{Wall: time.Minute})
+	goruntime.ReadMemStats(&after)
+	if copied := after.TotalAlloc - before.TotalAlloc; err != nil || !clean || len(r.Result) != maxResult || copied > 8*maxResult {
+		t.Errorf("%v, %v, a result of %d bytes, %d allocated", err, clean, len(r.Result), copied)
+	}
+}
 
 // TestFull: a full pool closes the sandbox that has been idle longest, and keeps only sandboxes that it has not closed.
 func TestFull(t *testing.T) {
