@@ -102,7 +102,8 @@ func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 		v, err := s.Command.Unchanged(ctx)
 		return s.executed(v, sum, "none"), err
 	}
-	c, err := s.Input.Calibrations.Get(ctx, s.storeKey("listed"), func() (contrast.Calibration, error) { return s.list(ctx, contrast.Options{Bare: !s.Reference}) })
+	listed := map[bool]string{true: "listed", false: "listed without a reference"}[s.Reference]
+	c, err := s.Input.Calibrations.Get(ctx, s.storeKey(listed), func() (contrast.Calibration, error) { return s.list(ctx, contrast.Options{Bare: !s.Reference}) })
 	limit := errors.Is(err, contrast.ErrLimit)
 	if err != nil && !limit {
 		return verifiers.Verdict{}, err

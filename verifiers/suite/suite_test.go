@@ -143,6 +143,19 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// TestStored: what was listed without a reference, with what the tests expect, does not calibrate one.
+func TestStored(t *testing.T) {
+	s := suite.Suite{Engine: host{}, Key: "k", Files: []contrast.File{{Path: "t.py", Text: source}}, Certain: true}
+	s.Input = verifiers.Input{Task: &compiler.Task{}, Calibrations: contrast.NewStore("")}
+	for _, s.Reference = range []bool{false, true} {
+		c := &command{answers: right, unsolved: unsolved, fails: "WANT = 0", runs: map[suite.Subject]int{}}
+		s.Command = c
+		if v, err := s.Judge(t.Context()); err != nil || v.Status != verifiers.Passed || s.Reference && c.runs[suite.Reference] != 7 {
+			t.Errorf("reference %v: %v, %+v, %v", s.Reference, err, v, c.runs)
+		}
+	}
+}
+
 // TestFailing: a candidate that fails the unchanged tests has failed, whatever the other runs do; a run
 // that is cancelled judges nothing.
 func TestFailing(t *testing.T) {
