@@ -319,6 +319,13 @@ func TestParseAnswers(t *testing.T) {
 	one, other := "1/a 0x1\n2 0x5\n1/b 0x2\n1/b 0x0\nx\n", "1/b 0x2\n1/b 0x0\n2 0x5\n1/a 0x1\n"
 	must.Equal(t, contrast.Answers{1: {"0x1", "0x2", "0x0"}, 2: {"0x5"}}, contrast.ParseAnswers(one))
 	must.Equal(t, contrast.ParseAnswers(one), contrast.ParseAnswers(other))
+	var flood strings.Builder
+	for i := range 2 << 20 {
+		fmt.Fprintf(&flood, "%d \n", i)
+	}
+	if n := len(contrast.ParseAnswers(flood.String())); n > 1<<20 {
+		t.Errorf("a flood of %d answers", n)
+	}
 }
 
 func TestListBroken(t *testing.T) {
@@ -384,6 +391,12 @@ func TestStore(t *testing.T) {
 	if key == contrast.Key("sha256:2", "tests") || key == contrast.Key("sha256:1", "test", "s") {
 		t.Error("keys that are the same")
 	}
+	ask := contrast.Ask
+	contrast.Ask += "#"
+	if key == contrast.Key("sha256:1", "tests") {
+		t.Error("answers that are noted in another way have the same key")
+	}
+	contrast.Ask = ask
 	s := contrast.NewStore(dir)
 	if _, err := s.Get(t.Context(), key, failing); err == nil {
 		t.Error("no error")

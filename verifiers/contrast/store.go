@@ -34,10 +34,10 @@ type entry struct {
 func NewStore(dir string) *Store { return &Store{dir: dir} }
 
 // Key returns the key of a calibration. It depends on the image's digest, the parts of the
-// evaluation, and the version of this package's program.
+// evaluation, and the versions of this package's program and of Ask.
 func Key(image string, evaluation ...string) string {
 	h := sha256.New()
-	for _, part := range append([]string{program, image}, evaluation...) {
+	for _, part := range append([]string{program, Ask, image}, evaluation...) {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
