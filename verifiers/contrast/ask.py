@@ -78,9 +78,9 @@ def note(question, text):
 
 def names(kind, frame):
     """The names of an exception's classes, also those that the test and its modules have for them."""
-    modules = [builtins] + [m for m in frame.f_globals.values() if isinstance(m, type(os))]
-    own = lambda v: any(isinstance(c, type) and issubclass(c, Exception) and issubclass(kind, c) for c in (v if isinstance(v, tuple) else [v]))
-    known = [c.__name__ for c in kind.__mro__]
+    modules = [builtins] + [m for m in frame.f_globals.values() if issubclass(type(m), type(os))]
+    errors, known = [c for c in kind.__mro__ if issubclass(c, Exception)], [c.__name__ for c in kind.__mro__]
+    own = lambda v: any(c is e for c in (v if issubclass(type(v), tuple) else [v]) for e in errors)  # v may be a dead weakref.proxy
     return known + sorted({n for space in [frame.f_globals, frame.f_locals, *map(vars, modules)] for n, v in list(space.items()) if own(v)}.difference(known))
 
 

@@ -147,13 +147,17 @@ class File:
                     self.bind(target, n.value, self.scope(n))
             elif isinstance(n, (ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
                 self.bind(n.target, None if isinstance(n, ast.AugAssign) else n.value, self.scope(n))
+            elif isinstance(n, ast.withitem):
+                self.bind(n.optional_vars, None, self.scope(n))
+            elif isinstance(n, ast.ExceptHandler) and n.name:
+                self.bind(ast.Name(n.name), None, self.scope(n))
+            elif isinstance(n, (ast.Global, ast.Nonlocal)):  # a function gives these names other values
+                for scope in [s for s in self.above(n) if isinstance(s, FUNCTIONS + (ast.Module,))]:
+                    self.bind(ast.Tuple(list(map(ast.Name, n.names))), None, scope)
         self.parameters([n for n in walked if isinstance(n, FUNCTIONS) and not n.name.startswith("test")], [n for n in walked if isinstance(n, ast.Call)])
         self.fixtures([n for n in walked if isinstance(n, FUNCTIONS)])
         for n in walked:
-            if isinstance(n, (ast.For, ast.comprehension)):
-                for row in self.rows(n.iter):
-                    self.bind(n.target, row, self.scope(n))
-            elif isinstance(n, FUNCTIONS):
+            if isinstance(n, FUNCTIONS):
                 for mark in n.decorator_list:
                     if isinstance(mark, ast.Call) and called(mark) == "parametrize" and len(mark.args) > 1 and self.plain(mark.args[0]):
                         names = ast.literal_eval(mark.args[0])
@@ -165,6 +169,14 @@ class File:
                             for i, name in enumerate(names):
                                 self.sources.setdefault((n, name.id), []).append(values.elts[i] if i < len(getattr(values, "elts", ())) else values)
 
+        for n in walked:  # a parameter of which nothing is known is no variable of the file
+            if isinstance(n, ast.arg) and not isinstance(self.parents[self.parents[n]], ast.Lambda):
+                self.known.setdefault((self.scope(n), n.arg), [None])
+        for n in walked:
+            if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension)):
+                for row in self.rows(n.iter) or [None]:
+                    self.bind(n.target, row, self.scope(n))
+
     def fixtures(self, functions):
         """Bind the parameters that get what a fixture returns."""
         for f in functions:
@@ -174,21 +186,25 @@ class File:
                     self.known.setdefault((user, f.name), []).extend(returned)
 
     def parameters(self, helpers, calls):
-        """Bind the parameters of the tests' own functions to what they are called with."""
+        """Bind the parameters of the tests' own functions to what they are called with, and to what they are without it."""
+        for f in helpers:
+            for a, value in list(zip(f.args.args[::-1], f.args.defaults[::-1])) + list(zip(f.args.kwonlyargs, f.args.kw_defaults)):
+                self.known.setdefault((f, a.arg), []).extend([value] if value else [])
         for call in calls:
-            if not isinstance(call.func, (ast.Name, ast.Attribute)) or any(isinstance(a, ast.Starred) for a in call.args):
+            if not isinstance(call.func, (ast.Name, ast.Attribute)):
                 continue
+            starred = any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
             method = isinstance(call.func, ast.Attribute)
             found = [f for f in helpers if f.name == called(call) and isinstance(self.parents[f], ast.ClassDef) == method]
             for f in [f for f in found if self.parents[f] in self.above(call)] or found:
                 static = any(getattr(d, "id", "") == "staticmethod" for d in f.decorator_list)
                 names = [a.arg for a in getattr(f.args, "posonlyargs", []) + f.args.args][method and not static:]
-                for name, value in list(zip(names, call.args)) + [(k.arg, k.value) for k in call.keywords]:
+                for name, value in [(name, None) for name in names] if starred else list(zip(names, call.args)) + [(k.arg, k.value) for k in call.keywords]:
                     self.known.setdefault((f, name), []).append(value)
 
     def home(self, name):
-        """Where a name has its values: in its function or in the file."""
-        return next((s for s in (self.scope(name), self.tree) if (s, name.id) in self.known), None) if name in self.parents else None
+        """Where a name has its values: in a function around it or in the file."""
+        return next((s for s in self.above(name) if isinstance(s, FUNCTIONS + (ast.Module,)) and (s, name.id) in self.known), None) if name in self.parents else None
 
     def values(self, name):
         values = self.known.get((self.home(name), name.id), [])
@@ -197,7 +213,7 @@ class File:
     def rows(self, table):
         """What a loop over a table gets in turn."""
         pairs = isinstance(table, ast.Call) and called(table) == "items" and isinstance(table.func, ast.Attribute)
-        return [row for t in self.stands(table.func.value if pairs else table) for row in
+        return [row for t in self.stands(table.func.value if pairs else table, {"list"}) for row in
                 ([ast.Tuple([k, v]) if pairs else k for k, v in zip(t.keys, t.values) if k is not None] if isinstance(t, ast.Dict) else getattr(t, "elts", ()))]
 
     def resolve(self, node):
@@ -207,9 +223,12 @@ class File:
     def stands(self, node, through=()):
         """What an expression stands for, also as the argument of a call of a name in through."""
         if isinstance(node, ast.Subscript):
-            return [w for v in self.stands(node.value) for i in self.items(v, node.slice) for w in self.stands(i, through)]
+            items = [self.items(v, node.slice) for v in self.stands(node.value)]
+            if not all(items):  # what it stands for is a part of the table that is not known
+                return self.stands(node.value, through) if "list" in through else [node]
+            return [w for found in items for i in found for w in self.stands(i, through)]
         if isinstance(node, ast.Name) and self.values(node):
-            name = self.home(node), node.id, len(through)
+            name = self.home(node), node.id, frozenset(through)
             if name not in self.meant:
                 self.meant[name] = []  # for a name that is bound to itself
                 self.meant[name] = list(dict.fromkeys(w for v in self.values(node) for w in self.stands(v, through)))
@@ -219,14 +238,15 @@ class File:
         return [node]
 
     def items(self, table, key):
-        """What a table has at a key or, if that is not known, at any: another key would be missed, whatever the answer."""
-        if not isinstance(table, (ast.Dict, ast.List, ast.Tuple)) or table not in self.parents:
-            return [table]
+        """What a table has at a key or, if that is not known, at any: another key would be missed, whatever the answer.
+        Nothing for a slice, and for what is no table."""
+        if not isinstance(table, (ast.Dict, ast.List, ast.Tuple)) or table not in self.parents or isinstance(key, ast.Slice):
+            return []
         try:
             at = ast.literal_eval(getattr(key, "value", key) if type(key).__name__ == "Index" else key)  # an Index before Python 3.9
             return [{ast.literal_eval(k): v for k, v in zip(table.keys, table.values)}[at] if isinstance(table, ast.Dict) else table.elts[at]]
         except (ValueError, TypeError, LookupError):
-            return table.values if isinstance(table, ast.Dict) else [table]
+            return table.values if isinstance(table, ast.Dict) else table.elts
 
     def fresh(self, node):
         """Whether a value is not known, or begins as an empty list or the like, for the tests to fill."""
@@ -576,7 +596,7 @@ class File:
                 item = n
                 while isinstance(self.parents[item], ast.Subscript) and self.parents[item].value is item:
                     item = self.parents[item]
-                if parts.intersection(self.stands(item)):
+                if parts.intersection(self.stands(item, HOLDERS)):
                     if not self.passes(n):
                         return True
                     parts.update(self.above(item))
@@ -587,7 +607,7 @@ class File:
         below = n
         for a in self.above(n):
             if isinstance(a, ast.Call) and below is not a.func and called(a) not in HOLDERS:
-                return called(a) in ("subTest", "print") or called(a) in self.helpers and isinstance(self.parents[a], ast.Expr)
+                return called(a) in ("subTest", "print") and "file" not in [k.arg for k in a.keywords] or called(a) in self.helpers and isinstance(self.parents[a], ast.Expr)
             if isinstance(a, ast.stmt):
                 return isinstance(a, (ast.For,) + FUNCTIONS) or isinstance(a, ast.Assign) and any(b in self.bound for b in self.above(n))
             below = a

@@ -119,7 +119,7 @@ func right(questions []contrast.Question) (text string) {
 func TestBlindRuns(t *testing.T) {
 	const text = `"""A program."""
 from __future__ import annotations
-import unittest
+import unittest, weakref
 def f(x):
     return 2 * x + "\udc80" * 0
 def g(x):
@@ -138,6 +138,8 @@ class T(unittest.TestCase):
             self.assertRaises(ValueError, g, 2)
         with self.assertRaises(ValueError):
             g(17)
+        gone = weakref.proxy(type("Gone", (), {})())
+        self.assertRaises(ReferenceError, getattr, gone, "x")
         self.assertEqual([g(17)] * 3000, [])
 unittest.main()
 `
@@ -151,8 +153,9 @@ unittest.main()
 	noted, err := os.ReadFile(answers)
 	must.Do(t, err)
 	const key, kind = "raised KeyError LookupError Exception BaseException object", "raised TypeError Exception BaseException object"
+	const gone = "raised ReferenceError Exception BaseException object"
 	long := fmt.Sprintf("%x", sha256.Sum256([]byte("["+strings.Repeat("0x11,", 2999)+"0x11]")))
-	want := contrast.Answers{1: {"0x11"}, 2: {`"\u00e9\u00e9"`}, 3: {kind}, 4: {key}, 5: {"returned"}, 6: {long}, 7: {key}}
+	want := contrast.Answers{1: {"0x11"}, 2: {`"\u00e9\u00e9"`}, 3: {kind}, 4: {key}, 5: {"returned"}, 6: {gone}, 7: {long}, 8: {key}}
 	must.Equal(t, want, contrast.ParseAnswers("not an answer\n"+string(noted)))
 }
 
