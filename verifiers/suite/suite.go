@@ -1,9 +1,9 @@
-// Package suite judges a candidate by hidden tests that a command runs: unchanged, and changed so that the
+// Package suite judges a candidate by hidden tests that a command runs: blind, unchanged, and broken so that the
 // candidate must fail. [Suite.Judge] is its door.
 //
 // The packages repo and terminal find the hidden files and run the command in their sandboxes; they are
-// the [Command] here. The package contrast finds the changes of tests in Python. A file in another
-// language is broken as a whole (the canary).
+// the [Command] here. The package contrast makes tests in Python blind. Tests in other languages are only
+// broken (the canary).
 package suite
 
 import (
@@ -243,8 +243,10 @@ func (s Suite) contrasted(v verifiers.Verdict, c contrast.Calibration, blind End
 	sum := contrast.Summary{State: contrast.Calibrated, Asked: len(c.Want), Wrong: len(wrong), Unread: c.Unread}
 	if len(wrong) > 0 || !blind.Success() {
 		v = refuse(v, contrast.Reason, "the candidate passes the tests, but not when they do not say what they expect", sum)
-		if len(wrong) > 0 {
-			v.Message += fmt.Sprintf(": it answers otherwise at line %d of %q", wrong[0].Line, wrong[0].Path)
+		if blind.Success() {
+			v.Message += fmt.Sprintf(": it answers otherwise at line %d of a hidden file", wrong[0].Line)
+		} else {
+			v.Message += " (the run with blind tests: " + blind.String() + ")"
 		}
 		return v
 	}

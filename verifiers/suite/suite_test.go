@@ -28,6 +28,7 @@ type command struct {
 	unsolved      string // the unsolved task's answers
 	fails         string // what must not be in blind tests, so that the reference solution passes them
 	always        bool   // the canary passes on all
+	late          bool   // the candidate's blind tests meet the time limit
 
 	mu   sync.Mutex
 	runs map[suite.Subject]int
@@ -48,6 +49,9 @@ func (c *command) Run(ctx context.Context, on suite.Subject, files []contrast.Fi
 	}
 	ended := suite.Ended{Exit: runtime.Exit{Reason: runtime.Exited}}
 	ended.Answers = contrast.ParseAnswers(map[suite.Subject]string{suite.Candidate: c.answers, suite.Reference: right, suite.Unsolved: c.unsolved}[on])
+	if c.late && on == suite.Candidate && strings.Contains(text, "_sbench_ask") {
+		ended.Exit = runtime.Exit{Reason: runtime.WallTime, Code: -1}
+	}
 	if fails {
 		ended.Code, ended.Stdout = 1, runtime.Output{Tail: []byte("FAILED t.py::test_a\n")}
 	}
@@ -140,6 +144,22 @@ func TestRuns(t *testing.T) {
 			}
 			must.Equal(t, tt.want, got)
 		})
+	}
+}
+
+// TestWhy: the message says why an answer does not count, and names no hidden file.
+func TestWhy(t *testing.T) {
+	for want, c := range map[string]*command{
+		"answers otherwise at line 7 of a hidden file":                   {answers: "1 0x11\n2 0x0\n"},
+		"(the run with blind tests: killed after its time limit, at 0s)": {answers: right, late: true},
+	} {
+		c.unsolved, c.runs = unsolved, map[suite.Subject]int{}
+		s := suite.Suite{Engine: host{}, Key: "k", Files: []contrast.File{{Path: "t.py", Text: source}}, Certain: true, Reference: true, Command: c}
+		s.Input.Task = &compiler.Task{}
+		v, err := s.Judge(t.Context())
+		if err != nil || v.Reason != contrast.Reason || !strings.HasSuffix(v.Message, want) || strings.Contains(v.Message, "t.py") {
+			t.Errorf("%v: %s: %s, want %s", err, v.Reason, v.Message, want)
+		}
 	}
 }
 
