@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkHumanEval judges b.N canonical solutions of HumanEval at 1 and 2 jobs, in containers and gVisor,
-// sealed and beside changed tests, without the calibration. times-plain is the time in units of plain processes
+// sealed and beside the tests, without the calibration. times-plain is the time in units of plain processes
 // of the host's interpreter at as many jobs.
 func BenchmarkHumanEval(b *testing.B) {
 	problems := humanEval(b)

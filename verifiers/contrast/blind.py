@@ -528,7 +528,7 @@ class File:
             return 0
         number, function = self.first + len(self.questions), ([n for n in self.above(at) if isinstance(n, FUNCTIONS)] or [None])[-1]
         test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
-        self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "last": at.end_lineno, "expected": expected,
+        self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "expected": expected,
                                "near": within, "loose": loose, "optional": self.optional(at), "weak": expected in (["yes"], ["returned"]),
                                "raises": raises,
                                "told": sorted({n.lineno for n in told or [at] if n in self.parents})})

@@ -52,9 +52,7 @@ type Question struct {
 	Path string `json:"path"`
 	// Test names the function, "TestList::test_empty"; "" is the file's top level.
 	Test string `json:"test"`
-	// Line and Last are the assertion's first and last line, from 1.
-	Line int `json:"line"`
-	Last int `json:"last"`
+	Line int    `json:"line"` // of the assertion, from 1
 	// Expected are the answers that can be right; nil if only a reference solution tells.
 	Expected []string `json:"expected"`
 	// Raises are the names of the exceptions that can be right; nil for a question that has an answer.

@@ -157,7 +157,7 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (verifiers
 	return v, errors.Join(err, prepared.Close(ctx))
 }
 
-// judge judges the prepared candidate by its tests, unchanged and changed.
+// judge judges the prepared candidate by its tests, blind and unchanged.
 func (c *repoCheck) judge(ctx context.Context, prepared runtime.Sandbox, files, others []contrast.File) (verifiers.Verdict, error) {
 	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
 	command := &testCommand{repoCheck: c, candidate: prepared, tests: slices.Concat(files, others), gold: gold}

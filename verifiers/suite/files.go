@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// Bounds of the test files that are changed.
+// Bounds of the test files that are made blind or broken.
 const (
 	maxTestFile  = 4 << 20
 	maxTestFiles = 200

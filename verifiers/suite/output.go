@@ -32,18 +32,14 @@ func failureLinesOf(exit runtime.Exit) (lines failureLines) {
 }
 
 // name reports whether pytest or unittest names the question's test as failed.
-func (l failureLines) name(q contrast.Question) bool { return len(l.of(q)) > 0 }
-
-// of returns the lines in which pytest or unittest name the question's test. A line in another form may be one that the
-// candidate prints.
-func (l failureLines) of(q contrast.Question) failureLines {
+func (l failureLines) name(q contrast.Question) bool {
 	class, name := "", q.Test
 	if i := strings.LastIndex(name, "::"); i >= 0 {
 		class, name = name[:i], name[i+2:]
 	}
 	pytest := regexp.MustCompile(`(^|[\s/])` + regexp.QuoteMeta(path.Base(q.Path)+"::"+q.Test) + `($|[\s[])`)
 	unittest := regexp.MustCompile(`^((FAIL|ERROR): )?` + regexp.QuoteMeta(name) + ` \(.*\b` + regexp.QuoteMeta(class) + `\b.*\)`)
-	return slices.DeleteFunc(slices.Clone(l), func(line string) bool {
-		return !pytest.MatchString(line) && (class == "" || !unittest.MatchString(line))
+	return slices.ContainsFunc(l, func(line string) bool {
+		return pytest.MatchString(line) || class != "" && unittest.MatchString(line)
 	})
 }

@@ -408,7 +408,7 @@ func TestTerminalCommands(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(i, " ", f.eval["checker"]), func(t *testing.T) {
 			for range verdicttest.Repeats() {
-				store := contrast.NewStore("") // so that other changes are drawn
+				store := contrast.NewStore("") // so that the task is calibrated anew
 				if f.state == contrast.Calibrated {
 					w.leavings(t, store, honestProgram, f.eval, true)
 				}

@@ -151,7 +151,7 @@ func (r reward) exit(exit runtime.Exit) runtime.Exit {
 	return exit
 }
 
-// changed returns what exit does, for a checker with changed tests. A file that is no reward counts as a pass, since a
+// changed returns what exit does, for a checker with blind or broken tests. A file that is no reward counts as a pass, since a
 // process that writes a forged reward again and again may have been about to write it.
 func (r reward) changed(exit runtime.Exit) runtime.Exit {
 	if exit = r.exit(exit); r.absent != "" && r.absent != noFile && exit.Reason == runtime.Exited {

@@ -316,7 +316,7 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, v verifiers.Verdict) 
 	return v, err
 }
 
-// judge judges by the checker, unchanged and changed. Only the reference itself has a reference.
+// judge judges by the checker, with blind and unchanged tests. Only the reference itself has a reference.
 func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdict, error) {
 	s := suite.Suite{Engine: c.engine, Input: c.in, Command: c, Reference: c.in.Reference}
 	all, err := c.hiddenTests(ctx, dir, &s)
