@@ -530,7 +530,7 @@ class File:
         test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
         self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "expected": expected,
                                "near": within, "loose": loose, "optional": self.optional(at), "weak": expected in (["yes"], ["returned"]),
-                               "raises": raises,
+                               "raises": raises, "looped": self.looped(at),
                                "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
         if number in self.request["without"]:
             self.stays.add(of or at)
@@ -540,6 +540,10 @@ class File:
         """Whether a right candidate may choose that a node does not run."""
         return any(isinstance(above, (ast.If, ast.While)) and n is not above.test and self.asks(above.test) or isinstance(n, ast.ExceptHandler)
                    for n, above in self.steps(node))
+
+    def looped(self, node):
+        """Whether a node stands in a loop over something in which the candidate has a say."""
+        return any(isinstance(above, (ast.For, ast.AsyncFor)) and n is not above.iter and not self.own(above.iter) for n, above in self.steps(node))
 
     @staticmethod
     def head(number, holds):

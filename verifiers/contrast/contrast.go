@@ -65,6 +65,8 @@ type Question struct {
 	Loose bool `json:"loose,omitempty"`
 	// Optional says that a right candidate may choose that the question is not asked.
 	Optional bool `json:"optional,omitempty"`
+	// Looped says that the question stands in a loop that a right candidate may leave without anything.
+	Looped bool `json:"looped,omitempty"`
 	// Weak says that the answer is yes: who says yes to everything is right.
 	Weak bool `json:"weak,omitempty"`
 }

@@ -171,7 +171,7 @@ func (s Suite) list(ctx context.Context, o contrast.Options) (c contrast.Calibra
 	}
 	unsolved, err := s.Command.Run(ctx, Unsolved, s.blind(c))
 	for _, q := range c.Questions {
-		if !q.Optional && len(unsolved.Answers[q.ID]) > 0 {
+		if !q.Optional && !q.Looped && len(unsolved.Answers[q.ID]) > 0 {
 			c.Reached = append(c.Reached, q.ID)
 		}
 	}

@@ -176,6 +176,19 @@ func TestStored(t *testing.T) {
 	}
 }
 
+// TestLoops: without a reference, a solution need not leave anything for a loop over what it gives.
+func TestLoops(t *testing.T) {
+	for loop, want := range map[string]string{"two()": "", "(1, 2)": contrast.Reason} {
+		text := "def test_a():\n    assert one() == 17\n    for x in " + loop + ":\n        assert x == 18\n"
+		s := suite.Suite{Engine: host{}, Key: "k", Files: []contrast.File{{Path: "t.py", Text: text}}, Certain: true}
+		s.Command = &command{answers: "1 0x11\n", unsolved: unsolved, runs: map[suite.Subject]int{}}
+		s.Input.Task = &compiler.Task{}
+		if v, err := s.Judge(t.Context()); err != nil || v.Reason != want {
+			t.Errorf("%s: %v, %+v", loop, err, v)
+		}
+	}
+}
+
 // TestFailing: a candidate that fails the unchanged tests has failed, whatever the other runs do; a run
 // that is cancelled judges nothing.
 func TestFailing(t *testing.T) {
