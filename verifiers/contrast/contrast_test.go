@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -225,6 +226,8 @@ func TestWrong(t *testing.T) {
 	question := func(expected ...string) contrast.Question { return contrast.Question{ID: 1, Expected: expected} }
 	near, optional, weak, loose := question("1.5", "2.5"), question("0x1"), question("0x1"), question("0x1", "0x2")
 	near.Near, optional.Optional, weak.Weak, loose.Loose = [2]float64{0.01, 0}, true, true, true
+	relative := question("1.5")
+	relative.Near[1] = 1e-6
 	raises := contrast.Question{ID: 1, Raises: []string{"LookupError"}}
 	const key = "raised KeyError LookupError Exception"
 	for _, c := range []struct {
@@ -247,6 +250,8 @@ func TestWrong(t *testing.T) {
 		{"no plain data", question(), "!f", "!f", "0x2", "- -"},
 		{"near", near, "1.5,2.5", "1.5,2.5", "1.51,2.49", "right right"},
 		{"not near", near, "1.5,2.5", "1.5,2.5", "1.6,2.5", "wrong wrong"},
+		{"near in proportion", relative, "1.5", "1.5", "1.500001", "right right"},
+		{"near to nothing", relative, "1.5", "1.5", "1e999", "wrong wrong"},
 		{"another that is expected", near, "1.5,2.5", "1.5,2.5", "2.5,2.5", "right wrong"},
 		{"raises", raises, key, key, "raised IndexError LookupError Exception", "right right"},
 		{"raises another", raises, key, key, "raised ValueError Exception", "wrong wrong"},
@@ -328,6 +333,20 @@ func TestParseAnswers(t *testing.T) {
 	}
 	if n := len(contrast.ParseAnswers(flood.String())); n > 1<<20 {
 		t.Errorf("a flood of %d answers", n)
+	}
+}
+
+// TestManyNumbers: an answer with very many numbers, none of them wrong, costs no more than to read it.
+func TestManyNumbers(t *testing.T) {
+	q := contrast.Question{ID: 1, Expected: []string{"-1.5"}, Near: [2]float64{0.1, 0}}
+	c := contrast.Calibration{Listing: contrast.Listing{Questions: []contrast.Question{q}}}
+	answers := contrast.Answers{1: {strings.Repeat("-1", 2<<20)}}
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	wrong := c.Wrong(answers)
+	goruntime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; len(wrong) != 1 || allocated > 64<<20 {
+		t.Errorf("%d wrong, %d bytes allocated", len(wrong), allocated)
 	}
 }
 

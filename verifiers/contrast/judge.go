@@ -165,16 +165,17 @@ func (c Calibration) Wrong(answers Answers) []Question {
 // numbers matches a number as ask notes those that need not be equal.
 var numbers = regexp.MustCompile(`-?\b\d+\.?\d*(?:e[-+]?\d+)?`)
 
-// equal reports whether two answers are the same, numbers as near as the tests want them.
+// equal reports whether an answer is the wanted one, numbers as near as the tests want them.
 func (q Question) equal(one, other string) bool {
 	if one == other || q.Near == [2]float64{} {
 		return one == other
 	}
-	a, b := numbers.FindAllString(one, -1), numbers.FindAllString(other, -1)
+	a := numbers.FindAllString(one, -1)
+	b := numbers.FindAllString(other, len(a)+1) // it may be a candidate's, with any number of them
 	near := func(x, y string) bool {
 		v, _ := strconv.ParseFloat(x, 64)
 		w, _ := strconv.ParseFloat(y, 64)
-		return math.Abs(v-w) <= 2*max(q.Near[0], q.Near[1]*max(math.Abs(v), math.Abs(w)))
+		return !math.IsInf(w, 0) && math.Abs(v-w) <= 2*max(q.Near[0], q.Near[1]*max(math.Abs(v), math.Abs(w)))
 	}
-	return numbers.ReplaceAllString(one, "") == numbers.ReplaceAllString(other, "") && slices.EqualFunc(a, b, near)
+	return slices.EqualFunc(a, b, near) && numbers.ReplaceAllString(one, "") == numbers.ReplaceAllString(other, "")
 }
