@@ -2,11 +2,12 @@
 import builtins
 import collections.abc
 import fractions
-import hashlib
-import json
 import numbers
 import os
 import sys
+from hashlib import sha256  # names of its own, which tests do not replace
+from json import dumps
+from os import environ, getpid
 
 LONG = 4000  # characters of an answer that are noted as they are; of a longer one, a digest
 
@@ -27,7 +28,7 @@ def number(value, close=False):
 
 
 def plain(value, close=False):
-    """A text that values of plain data share if they are equal; it begins with "!" for anything else. All sequences share
+    """A text that values of plain data share if they are equal; it is an error for anything else. All sequences share
     one, since the unchanged tests tell them apart. What a class that is derived from a plain type says of itself does not count."""
     each = lambda values: ",".join([plain(v, close) for v in values])
     kind = type(value)
@@ -38,8 +39,8 @@ def plain(value, close=False):
     if isinstance(value, numbers.Number):
         return number(value, close)
     if isinstance(value, str):
-        return json.dumps(str.__str__(value))
-    if isinstance(value, (bytes, bytearray)):
+        return dumps(str.__str__(value))
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return "b" + bytes(value).hex()
     if isinstance(value, dict):
         return "{%s}" % ",".join(sorted(each((k, dict.__getitem__(value, k))) for k in dict.__iter__(value)))
@@ -51,7 +52,7 @@ def plain(value, close=False):
         return "[%s]" % each((list if isinstance(value, list) else tuple).__iter__(value))
     if isinstance(value, collections.abc.Sequence) or kind.__eq__ is not object.__eq__ and hasattr(kind, "__iter__") and not hasattr(kind, "__next__"):
         return "[%s]" % each(value)
-    return "!" + kind.__name__
+    raise TypeError("no plain data")
 
 
 def calls(mock, name):
@@ -67,18 +68,18 @@ def answer(value, how):
                 "sorted": lambda: plain(sorted(map(plain, value))), "list": lambda: plain(list(value))}.get(how, lambda: plain(calls(value, how) if how.startswith(("call_", "await_")) else value))()
     except Exception as e:
         text = "!" + type(e).__name__
-    return text if len(text) <= LONG or how == "close" else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return text if len(text) <= LONG or how == "close" else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def note(question, text):
     """Keep a line: the question, the test that asks it, since tests may run in any order, and the answer."""
-    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0].encode("utf-8", "surrogateescape")
-    write(("%d/%s %s\n" % (question, hashlib.sha256(test).hexdigest()[:8], text)).encode("utf-8", "surrogatepass"))
+    test = environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0].encode("utf-8", "surrogateescape")
+    write(("%d/%s %s\n" % (question, sha256(test).hexdigest()[:8], text)).encode("utf-8", "surrogatepass"))
 
 
 def names(kind, frame):
     """The names of an exception's classes, also those that the test and its modules have for them."""
-    modules = [builtins] + [m for m in frame.f_globals.values() if issubclass(type(m), type(os))]
+    modules = [builtins] + [m for m in list(frame.f_globals.values()) if issubclass(type(m), type(os))]
     errors, known = [c for c in kind.__mro__ if issubclass(c, Exception)], [c.__name__ for c in kind.__mro__]
     own = lambda v: any(c is e for c in (v if issubclass(type(v), tuple) else [v]) for e in errors)  # v may be a dead weakref.proxy
     return known + sorted({n for space in [frame.f_globals, frame.f_locals, *map(vars, modules)] for n, v in list(space.items()) if own(v)}.difference(known))
@@ -94,13 +95,13 @@ class asking:
     """The context of a question, in which an exception is the answer."""
 
     def __init__(self, question):
-        self.question, self.process = question, os.getpid()
+        self.question, self.process = question, getpid()
 
     def __enter__(self):
         pass
 
     def __exit__(self, kind, error, trace):
-        if kind is None or not issubclass(kind, Exception) or kind.__name__ == "SkipTest" or os.getpid() != self.process:
+        if kind is None or not issubclass(kind, Exception) or "SkipTest" in [c.__name__ for c in kind.__mro__] or getpid() != self.process:
             return False
         note(self.question, " ".join(["raised"] + names(kind, sys._getframe(1))))
         return True

@@ -28,7 +28,9 @@ COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.
 TRUTHS = {"assertTrue": True, "assertFalse": False}
 ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count", "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
+CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear", "sort", "reverse", "update", "setdefault", "add", "discard"}
 CATCHES = {"AssertionError", "Exception", "BaseException"}
+UNCAUGHT = {"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError", "Cancelled", "SkipTest"}  # no question's answer
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LIBRARY = {"pytest", "numpy", "math", "time"} | set(getattr(sys, "stdlib_module_names", None) or [n.partition(".")[0] for n in os.listdir(os.path.dirname(os.__file__))])
 # By these, tests reach what a candidate left.
@@ -71,6 +73,7 @@ class File:
         self.sources = {}  # what each name gets, or is a part of
         self.known = {}  # the values that names have, by scope and name; None for one that is not known
         self.meant = {}  # what stands has found for names
+        self.unfollowed = set()  # functions of the tests that are called with what is not known
         self.bindings()
         self.loads = {}  # where each name is used
         for n in ast.walk(self.tree):
@@ -94,12 +97,13 @@ class File:
                     for name in ast.walk(part):
                         if isinstance(name, ast.Name):
                             self.sources.setdefault((self.scope(n), name.id), []).append(given)
-        self.changing = {name for _, name in self.sources} | {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)} | {"SystemExit", "KeyboardInterrupt", "BaseException"}
+        self.changing = {name for _, name in self.sources} | {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
         self.fixed = self.foreign - self.varies
         self.owned = set()  # names for which only the tests have a say
         self.questions, self.edits, self.stays = [], [], set()
         self.gone = set()  # nodes that blind tests do not have
         self.sides = []  # literals that questions expect
+        self.shared = []  # questions, and the lists and the like that they expect by a name
 
     def span(self, node):
         return self.lines[node.lineno - 1] + node.col_offset, self.lines[node.end_lineno - 1] + node.end_col_offset
@@ -177,6 +181,13 @@ class File:
                 for row in self.rows(n.iter) or [None]:
                     self.bind(n.target, row, self.scope(n))
 
+        for n in walked:
+            if isinstance(n, ast.Subscript) and not isinstance(n.ctx, ast.Load) or isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and called(n) in CHANGES:
+                while isinstance(n, (ast.Subscript, ast.Call, ast.Attribute)):
+                    n = getattr(n, "value", getattr(n, "func", None))
+                if isinstance(n, ast.Name) and self.home(n):
+                    self.bind(n, None, self.home(n))
+
     def fixtures(self, functions):
         """Bind the parameters that get what a fixture returns."""
         for f in functions:
@@ -187,20 +198,22 @@ class File:
 
     def parameters(self, helpers, calls):
         """Bind the parameters of the tests' own functions to what they are called with, and to what they are without it."""
-        for f in helpers:
-            for a, value in list(zip(f.args.args[::-1], f.args.defaults[::-1])) + list(zip(f.args.kwonlyargs, f.args.kw_defaults)):
-                self.known.setdefault((f, a.arg), []).extend([value] if value else [])
+        called_only = {call.func for call in calls}
+        passed = {getattr(n, "attr", getattr(n, "id", "")) for n in self.parents if isinstance(n, (ast.Name, ast.Attribute)) and n not in called_only}
         for call in calls:
             if not isinstance(call.func, (ast.Name, ast.Attribute)):
                 continue
-            starred = any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
+            unknown = called(call) in passed or any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
             method = isinstance(call.func, ast.Attribute)
             found = [f for f in helpers if f.name == called(call) and isinstance(self.parents[f], ast.ClassDef) == method]
             for f in [f for f in found if self.parents[f] in self.above(call)] or found:
                 static = any(getattr(d, "id", "") == "staticmethod" for d in f.decorator_list)
                 names = [a.arg for a in getattr(f.args, "posonlyargs", []) + f.args.args][method and not static:]
-                for name, value in [(name, None) for name in names] if starred else list(zip(names, call.args)) + [(k.arg, k.value) for k in call.keywords]:
-                    self.known.setdefault((f, name), []).append(value)
+                given = {name: d for name, d in list(zip(names[::-1], f.args.defaults[::-1])) + [(a.arg, d) for a, d in zip(f.args.kwonlyargs, f.args.kw_defaults)] if d}
+                given.update(dict(zip(names, call.args)), **{k.arg: k.value for k in call.keywords if k.arg})
+                self.unfollowed |= {f.name} if unknown else set()
+                for name, value in given.items():
+                    self.known.setdefault((f, name), []).append(None if unknown else value)
 
     def home(self, name):
         """Where a name has its values: in a function around it or in the file."""
@@ -275,8 +288,14 @@ class File:
             elif isinstance(node, (ast.With, ast.Try)) and len(node.body) < 3 and isinstance(node.body[0], ast.Expr):
                 self.raising(node, node.body[0])
 
+        for question, values in self.shared:
+            if any(map(self.taken, values)):
+                question["expected"] = None  # who else gets such a value may change it
+
     def called(self, node, call):
         """Ask what a call asserts. Return whether it is asked."""
+        if called(call) in self.helpers:
+            return False
         name, args = called(call), call.args
         if name in TRUTHS and args and self.truth(node, args[0], TRUTHS[name], call):
             for message in args[1:] + [k.value for k in call.keywords]:
@@ -291,7 +310,7 @@ class File:
             return self.compared(node, call, *args[:2], op=COMPARES[name], holds=True)
         if name == "assertRaisesRegex":
             args = args[:1] + args[2:]
-        if name in RAISES and len(args) > 1 and self.alone(node):
+        if name in RAISES and len(args) > 1 and self.alone(node) and not self.tried(node):
             return self.raised(node, call, args)
         return name in CALLED and self.called_with(node, call)
 
@@ -314,7 +333,7 @@ class File:
         """Ask for an exception where a statement has to raise one."""
         if isinstance(node, ast.With):
             item = node.items[0]
-            if len(node.items + node.body) != 2 or not isinstance(item.context_expr, ast.Call) or called(item.context_expr) not in RAISES or not item.context_expr.args or item.optional_vars:
+            if len(node.items + node.body) != 2 or not isinstance(item.context_expr, ast.Call) or called(item.context_expr) not in RAISES - self.helpers or not item.context_expr.args or item.optional_vars:
                 return
             error = item.context_expr.args[0]
         else:
@@ -323,7 +342,7 @@ class File:
                 return
             error = node.handlers[0].type
         (start, end), (first, final) = self.span(node), self.span(asked)
-        if self.asks(asked) and self.alone(node) and self.kinds(error):
+        if self.asks(asked) and self.alone(node) and not self.tried(node) and self.kinds(error):
             number = self.question(asked, None, raises=self.kinds(error))
             if number:
                 self.edit(start, first, "with %s(%d): assert %s" % (IN, number, self.head(number, True)))
@@ -332,7 +351,7 @@ class File:
     def kinds(self, error):
         """The names of the exceptions that an expression stands for; none if they are not known."""
         parts = getattr(error, "elts", [error])
-        known = all(isinstance(n, ast.Attribute) or isinstance(n, ast.Name) and n.id not in self.changing for n in parts)
+        known = all(isinstance(n, ast.Attribute) and n.attr not in UNCAUGHT or isinstance(n, ast.Name) and n.id not in self.changing | UNCAUGHT for n in parts)
         return [getattr(n, "attr", None) or getattr(getattr(builtins, n.id, n), "__name__", n.id) for n in parts] if known else []
 
     def guard(self, node, number):
@@ -343,8 +362,9 @@ class File:
 
     def guarded(self, node):
         """Whether an exception only matters to the statement that meets it."""
-        function = ([n for n in self.above(node) if isinstance(n, FUNCTIONS)] or [None])[-1]
-        return self.alone(node) and not any(isinstance(n, (ast.With, ast.AsyncWith, ast.Try)) for n in self.above(node)) and (function is None or function.name.startswith("test"))
+        function = self.scope(node)  # who calls a function within another, or a test, may catch what it raises
+        return (self.alone(node) and not any(isinstance(n, (ast.With, ast.AsyncWith, ast.Try)) for n in self.above(node))
+                and (function is self.tree or function is self.function(node) and function.name.startswith("test") and function.name not in self.uses))
 
     def alone(self, node):
         """Whether a statement shares its lines with no other."""
@@ -378,6 +398,10 @@ class File:
             if any(getattr(n, "attr", getattr(n, "id", "")) in ("expectedFailure", "xfail") for n in marks):
                 return True
         return False
+
+    def tried(self, node):
+        """Whether the tests may catch another exception than the expected one."""
+        return any(isinstance(above, ast.Try) and below in above.body and above.handlers for below, above in self.steps(node))
 
     def handed(self, function):
         """Whether a function within another is handed over: who calls it can catch what it raises."""
@@ -475,13 +499,15 @@ class File:
                 expected = [ask.answer(ast.literal_eval(n), how) for n in literals] if direct else None
                 if self.put(at, whole, other, expected, how, within, holds, literals, not self.own(side)):
                     self.sides += literals
+                    self.shared.append((self.questions[-1], [n for n in literals if n is not side and isinstance(n, (ast.List, ast.Dict, ast.Set))]))
                     return True
         return False
 
     def computed(self, at, whole, left, right, holds):
         """Ask for the candidate's side of an equality if the tests compute the other side without the candidate."""
         for side, other in ((right, left), (left, right)):
-            if not isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) and self.asks(other) and not self.own(other) and self.own(side):
+            if not isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) and self.asks(other) and not self.own(other) and self.own(side) \
+                    and not any(isinstance(n, ast.NamedExpr) or isinstance(n, ast.Call) and called(n) in CHANGES for n in ast.walk(side)):
                 how, within = self.approximate(side)
                 return within and self.put(at, whole, other, None, how, within, holds)
         return False
@@ -539,6 +565,8 @@ class File:
     def optional(self, node):
         """Whether a right candidate may choose that a node does not run."""
         return any(isinstance(above, (ast.If, ast.While)) and n is not above.test and self.asks(above.test) or isinstance(n, ast.ExceptHandler)
+                   or isinstance(above, ast.Try) and n in above.body + above.orelse
+                   and not any(map(self.accuses, above.body + above.orelse)) and any(not isinstance(h.body[-1], ast.Raise) and not self.accuses(h.body[-1]) for h in above.handlers)
                    for n, above in self.steps(node))
 
     def looped(self, node):
@@ -611,14 +639,16 @@ class File:
         below = n
         for a in self.above(n):
             if isinstance(a, ast.Call) and below is not a.func and called(a) not in HOLDERS:
-                return called(a) in ("subTest", "print") and "file" not in [k.arg for k in a.keywords] or called(a) in self.helpers and isinstance(self.parents[a], ast.Expr)
+                return called(a) in ("subTest", "print") and "file" not in [k.arg for k in a.keywords] or \
+                    called(a) in self.helpers - self.unfollowed and isinstance(self.parents[a], ast.Expr) and getattr(getattr(a.func, "value", a.func), "id", "") in ("self", "cls", called(a))
             if isinstance(a, ast.stmt):
                 return isinstance(a, (ast.For,) + FUNCTIONS) or isinstance(a, ast.Assign) and any(b in self.bound for b in self.above(n))
             below = a
 
     def strings(self):
         """Empty messages, and what only people read."""
-        for n in ast.walk(self.tree):
+        read = any("__doc__" in (getattr(n, "attr", ""), getattr(n, "id", "")) for n in self.parents)
+        for n in [] if read else ast.walk(self.tree):
             if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) and isinstance(n.value.value, str) and ">>>" not in n.value.value and not self.given(self.parents[n]):
                 self.edit(*self.span(n), '""')
         rows = self.data.splitlines(keepends=True)
@@ -635,7 +665,7 @@ class File:
         """Declare ask where the file's own statements begin."""
         first = next(n for i, n in enumerate(self.tree.body) if getattr(n, "module", "") != "__future__" and not (not i and isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)))
         at = self.lines[min([first.lineno] + [d.lineno for d in getattr(first, "decorator_list", [])]) - 1]
-        self.insert(at, "%s = {}; exec(%r, %s); %s, %s = %s['asking'], %s['ask']\n" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, IN, ASK, ASK, ASK))
+        self.insert(at, "%s = {}; exec(%r, %s); %s, %s = %s['asking'], %s['ask']%s" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, IN, ASK, ASK, ASK, "\n" if hasattr(first, "body") else "; "))
 
     def blind(self):
         """Return the text that asks."""
