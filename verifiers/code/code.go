@@ -199,7 +199,7 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 		switch {
 		case len(calibration.Want) > 0:
 			v.Assurance = verifiers.Contrasted
-		case summary.Wrong > 0:
+		case summary.Wrong > 0, !answered:
 			v = v.With(verifiers.Doubtful, true)
 		}
 	}
