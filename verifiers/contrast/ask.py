@@ -22,8 +22,8 @@ def number(value, close=False):
         if close or float(value) == value or value != value:
             return repr(float(value)) if close or not float(value).is_integer() else hex(int(value))
         return str(value)
-    if isinstance(value, numbers.Complex) and not value.imag:
-        return number(value.real, close)
+    if isinstance(value, numbers.Complex):
+        return number(value.real, close) + (" %sj" % number(value.imag, close) if value.imag else "")
     return repr(value)
 
 

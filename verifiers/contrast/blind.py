@@ -52,8 +52,13 @@ FAIL = "raise AssertionError('this test has to fail')"
 PROGRAM_FAILS = "if __name__ == '__main__': import atexit, os; atexit.register(os._exit, 1); os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
 
 
+def named(node):
+    """The last name of a dotted one."""
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
 def called(call):
-    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+    return named(call.func)
 
 
 class File:
@@ -64,19 +69,22 @@ class File:
         for line in self.data.splitlines(keepends=True):
             self.lines.append(at)
             at += len(line)
-        self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
-        imported = {(a.asname or a.name).partition(".")[0]: not getattr(n, "level", 0) and (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY
-                    for n in ast.walk(self.tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
-        self.foreign = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ()) - (REACH if request["answers"] else set())
-        self.varies = {n for n, library in imported.items() if not library} | {(a.asname or a.name).partition(".")[0] for n in ast.walk(self.tree)
-                       if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names if (getattr(n, "module", None) or a.name).partition(".")[0] in VARY} | VARY
+        self.walked = list(ast.walk(self.tree))
+        self.parents = {child: node for node in self.walked for child in ast.iter_child_nodes(node)}
+        top = lambda dotted: dotted.partition(".")[0]
+        imported = {top(a.asname or a.name): "" if getattr(n, "level", 0) else top(getattr(n, "module", None) or a.name)
+                    for n in self.walked if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
+        own = {name for name, module in imported.items() if module not in LIBRARY} | set(request["names"] or ())
+        self.foreign = (set(dir(builtins)) | set(imported)) - own - (REACH if request["answers"] else set())
+        self.fixed = self.foreign - VARY - {name for name, module in imported.items() if module in VARY}
         self.sources = {}  # what each name gets, or is a part of
         self.known = {}  # the values that names have, by scope and name; None for one that is not known
         self.meant = {}  # what stands has found for names
         self.unfollowed = set()  # functions of the tests that are called with what is not known
+        self.passed = {named(n) for n in self.walked if isinstance(getattr(n, "ctx", None), ast.Load) and getattr(self.parents[n], "func", None) is not n}
         self.bindings()
         self.loads = {}  # where each name is used
-        for n in ast.walk(self.tree):
+        for n in self.walked:
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
                 self.loads.setdefault((self.home(n), n.id), []).append(n)
         self.uses = {}
@@ -86,10 +94,9 @@ class File:
         for key, values in self.known.items():
             for value in values:
                 self.bound.setdefault(value, []).append(key)
-        self.passed = {n.id for found in self.loads.values() for n in found if getattr(self.parents[n], "func", None) is not n}
         self.models = {n.name: n for n in self.tree.body if isinstance(n, FUNCTIONS + (ast.ClassDef,)) and not n.decorator_list and not n.name.startswith("test")}
-        self.helpers = {n.name for n in ast.walk(self.tree) if isinstance(n, FUNCTIONS)}
-        for n in ast.walk(self.tree):
+        self.helpers = {n.name for n in self.walked if isinstance(n, FUNCTIONS)}
+        for n in self.walked:
             for target in getattr(n, "targets", [getattr(n, "target", None)]):
                 value = getattr(n, "iter", getattr(n, "value", None))
                 pairs = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
@@ -97,8 +104,7 @@ class File:
                     for name in ast.walk(part):
                         if isinstance(name, ast.Name):
                             self.sources.setdefault((self.scope(n), name.id), []).append(given)
-        self.changing = {name for _, name in self.sources} | {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
-        self.fixed = self.foreign - self.varies
+        self.changing = {name for _, name in self.sources} | {n.arg for n in self.walked if isinstance(n, ast.arg)}
         self.owned = set()  # names for which only the tests have a say
         self.questions, self.edits, self.stays = [], [], set()
         self.gone = set()  # nodes that blind tests do not have
@@ -129,7 +135,7 @@ class File:
         return ([n for n in self.above(node) if isinstance(n, FUNCTIONS)] or [None])[-1]
 
     def test(self, function):
-        """The name of such a function, with its classes."""
+        """The name of an outermost function with its classes; none outside of functions."""
         return "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
 
     # The values of names.
@@ -144,8 +150,7 @@ class File:
                 self.bind(part, parts[i] if i < len(parts) else None, scope)
 
     def bindings(self):
-        walked = list(ast.walk(self.tree))
-        for n in walked:
+        for n in self.walked:
             if isinstance(n, ast.Assign):
                 for target in n.targets:
                     self.bind(target, n.value, self.scope(n))
@@ -158,9 +163,9 @@ class File:
             elif isinstance(n, (ast.Global, ast.Nonlocal)):  # a function gives these names other values
                 for scope in [s for s in self.above(n) if isinstance(s, FUNCTIONS + (ast.Module,))]:
                     self.bind(ast.Tuple(list(map(ast.Name, n.names))), None, scope)
-        self.parameters([n for n in walked if isinstance(n, FUNCTIONS) and not n.name.startswith("test")], [n for n in walked if isinstance(n, ast.Call)])
-        self.fixtures([n for n in walked if isinstance(n, FUNCTIONS)])
-        for n in walked:
+        self.parameters([n for n in self.walked if isinstance(n, FUNCTIONS) and not n.name.startswith("test")], [n for n in self.walked if isinstance(n, ast.Call)])
+        self.fixtures([n for n in self.walked if isinstance(n, FUNCTIONS)])
+        for n in self.walked:
             if isinstance(n, FUNCTIONS):
                 for mark in n.decorator_list:
                     if isinstance(mark, ast.Call) and called(mark) == "parametrize" and len(mark.args) > 1 and self.plain(mark.args[0]):
@@ -173,15 +178,15 @@ class File:
                             for i, name in enumerate(names):
                                 self.sources.setdefault((n, name.id), []).append(values.elts[i] if i < len(getattr(values, "elts", ())) else values)
 
-        for n in walked:  # a parameter of which nothing is known is no variable of the file
+        for n in self.walked:  # a parameter of which nothing is known is no variable of the file
             if isinstance(n, ast.arg) and not isinstance(self.parents[self.parents[n]], ast.Lambda):
                 self.known.setdefault((self.scope(n), n.arg), [None])
-        for n in walked:
+        for n in self.walked:
             if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension)):
                 for row in self.rows(n.iter) or [None]:
                     self.bind(n.target, row, self.scope(n))
 
-        for n in walked:
+        for n in self.walked:
             if isinstance(n, ast.Subscript) and not isinstance(n.ctx, ast.Load) or isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and called(n) in CHANGES:
                 while isinstance(n, (ast.Subscript, ast.Call, ast.Attribute)):
                     n = getattr(n, "value", getattr(n, "func", None))
@@ -191,19 +196,17 @@ class File:
     def fixtures(self, functions):
         """Bind the parameters that get what a fixture returns."""
         for f in functions:
-            if any(getattr(d, "attr", getattr(d, "id", "")) == "fixture" for d in [getattr(d, "func", d) for d in f.decorator_list]):
+            if any(named(getattr(d, "func", d)) == "fixture" for d in f.decorator_list):
                 returned = [n.value for n in ast.walk(f) if isinstance(n, (ast.Return, ast.Yield)) and n.value and self.scope(n) is f]
                 for user in [u for u in functions if f.name in [a.arg for a in u.args.args]]:
                     self.known.setdefault((user, f.name), []).extend(returned)
 
     def parameters(self, helpers, calls):
         """Bind the parameters of the tests' own functions to what they are called with, and to what they are without it."""
-        called_only = {call.func for call in calls}
-        passed = {getattr(n, "attr", getattr(n, "id", "")) for n in self.parents if isinstance(n, (ast.Name, ast.Attribute)) and n not in called_only}
         for call in calls:
             if not isinstance(call.func, (ast.Name, ast.Attribute)):
                 continue
-            unknown = called(call) in passed or any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
+            unknown = called(call) in self.passed or any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
             method = isinstance(call.func, ast.Attribute)
             found = [f for f in helpers if f.name == called(call) and isinstance(self.parents[f], ast.ClassDef) == method]
             for f in [f for f in found if self.parents[f] in self.above(call)] or found:
@@ -269,7 +272,7 @@ class File:
     # What tests ask.
 
     def assertions(self):
-        for node in [n for n in ast.walk(self.tree) if isinstance(n, (ast.Assert, ast.If, ast.Expr, ast.With, ast.Try)) and not self.caught(n)]:
+        for node in [n for n in self.walked if isinstance(n, (ast.Assert, ast.If, ast.Expr, ast.With, ast.Try)) and not self.caught(n)]:
             number, call = self.first + len(self.questions), getattr(node, "value", None)
             if isinstance(node, ast.Assert):
                 if self.truth(node, node.test, True):
@@ -379,7 +382,7 @@ class File:
     @staticmethod
     def accuses(node):
         error = getattr(node, "exc", getattr(node, "value", None))
-        name = called(error) if isinstance(error, ast.Call) else getattr(error, "id", "")
+        name = named(getattr(error, "func", error))
         return (isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
                 or isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value)
 
@@ -395,7 +398,7 @@ class File:
             if isinstance(above, FUNCTIONS) and self.handed(above):
                 return True
             marks = [n for d in getattr(above, "decorator_list", []) for n in ast.walk(d)]
-            if any(getattr(n, "attr", getattr(n, "id", "")) in ("expectedFailure", "xfail") for n in marks):
+            if any(named(n) in ("expectedFailure", "xfail") for n in marks):
                 return True
         return False
 
@@ -552,9 +555,8 @@ class File:
         There is one question of an expression, so that others keep their numbers."""
         if (of or at) in self.stays:
             return 0
-        number, function = self.first + len(self.questions), ([n for n in self.above(at) if isinstance(n, FUNCTIONS)] or [None])[-1]
-        test = "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
-        self.questions.append({"id": number, "path": self.path, "test": test, "line": at.lineno, "expected": expected,
+        number = self.first + len(self.questions)
+        self.questions.append({"id": number, "path": self.path, "test": self.test(self.function(at)), "line": at.lineno, "expected": expected,
                                "near": within, "loose": loose, "optional": self.optional(at), "weak": expected in (["yes"], ["returned"]),
                                "raises": raises, "looped": self.looped(at),
                                "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
@@ -598,7 +600,7 @@ class File:
 
     def blanks(self):
         for literal in dict.fromkeys(n for n in self.sides if n in self.parents and n not in self.gone):
-            if not self.named(literal) and not self.taken(literal):
+            if not self.selected(literal) and not self.taken(literal):
                 for leaf in self.leaves(literal):
                     value = ast.literal_eval(leaf)
                     if value:
@@ -615,7 +617,7 @@ class File:
                 if uses and model not in self.gone and self.gone.issuperset(uses):
                     self.leave_out(model, "%s = None" % name)
 
-    def named(self, literal):
+    def selected(self, literal):
         """Whether the command names the row of a table that has a literal by its values."""
         return any(n in getattr(f, "decorator_list", ()) and f.name + "[" in self.request["selects"] for n, f in self.steps(literal))
 
@@ -647,8 +649,8 @@ class File:
 
     def strings(self):
         """Empty messages, and what only people read."""
-        read = any("__doc__" in (getattr(n, "attr", ""), getattr(n, "id", "")) for n in self.parents)
-        for n in [] if read else ast.walk(self.tree):
+        read = "__doc__" in map(named, self.parents)
+        for n in [] if read else self.walked:
             if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) and isinstance(n.value.value, str) and ">>>" not in n.value.value and not self.given(self.parents[n]):
                 self.edit(*self.span(n), '""')
         rows = self.data.splitlines(keepends=True)
@@ -700,7 +702,7 @@ class File:
 
     def canary(self):
         """Make every test fail where it ends or, if there is none, the file."""
-        tests = [n for n in ast.walk(self.tree) if isinstance(n, FUNCTIONS) and n.name.startswith("test") and self.function(n) is n]
+        tests = [n for n in self.walked if isinstance(n, FUNCTIONS) and n.name.startswith("test") and self.function(n) is n]
         for n in tests:
             start, end = self.span(n.body[0])[0], self.span(n.body[-1])[1]
             indent = self.text(self.lines[n.body[0].lineno - 1], start)

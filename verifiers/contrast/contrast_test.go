@@ -201,7 +201,7 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 		{"", "1", "1.0", "True", "Decimal(1)", "Decimal('1.0')", "Fraction(1)", "1+0j", "Number.ONE", "Sly(1)"},
 		{"", "0", "-0.0", "False", "0j"},
 		{"", "0.5", "Decimal('0.50')", "Fraction(1, 2)"},
-		{"", "0.1"}, {"", "Decimal('0.1')", "Fraction(1, 10)"}, {"", "float('nan')"}, {"", "float('inf')"}, {"", "10 ** 400"}, {"", "2j"},
+		{"", "0.1"}, {"", "Decimal('0.1')", "Fraction(1, 10)"}, {"", "float('nan')"}, {"", "float('inf')"}, {"", "10 ** 400"}, {"", "2j", "-(-2j)", "complex(-0.0, 2)"}, {"", "-2j", "0-2j"},
 		{"", "'red'", "Text('red')", "Color.RED"}, {"", "'1'"}, {"", "b'red'", "bytearray(b'red')", "memoryview(b'red')"}, {"", "None"}, {"", "'None'"},
 		{"", "[1, 2]", "List([1.0, 2])", "(1, 2)", "Pair(1, 2)", "deque([1, 2])", "Box(1, 2)"}, {"", "[2, 1]"}, {"", "{1, 2}", "frozenset([2, 1.0])", "{1: 0, 2: 0}.keys()"},
 		{"", "{'a': 1, 'b': 2}", "OrderedDict(b=2, a=1.0)", "Counter('abb')", "Dict(a=1, b=2)"}, {"", "{}", "Counter()"}, {"", "[]", "()"}, {"", "set()"},
