@@ -65,7 +65,7 @@ func SameAge(dir string) error {
 }
 
 // AnswersMount is where every run of a [Command] has a file for answers, which its user can write.
-const AnswersMount = "/sbench-answers"
+const AnswersMount = "/opt/sbench/answers"
 
 const maxAnswers = 16 << 20 // bytes
 
