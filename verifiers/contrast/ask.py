@@ -44,7 +44,7 @@ def plain(value, close=False):
         return "b" + bytes(value).hex()
     if isinstance(value, dict):
         return "{%s}" % ",".join(sorted(each((k, dict.__getitem__(value, k))) for k in dict.__iter__(value)))
-    if isinstance(value, collections.abc.Mapping):
+    if isinstance(value, collections.abc.Mapping) and kind.__eq__ is not collections.abc.Set.__eq__:
         return "{%s}" % ",".join(sorted(each((k, value[k])) for k in value))
     if isinstance(value, collections.abc.Set):
         return "<%s>" % ",".join(sorted(plain(v, close) for v in value))

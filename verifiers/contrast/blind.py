@@ -398,7 +398,7 @@ class File:
             if isinstance(above, FUNCTIONS) and self.handed(above):
                 return True
             marks = [n for d in getattr(above, "decorator_list", []) for n in ast.walk(d)]
-            if any(named(n) in ("expectedFailure", "xfail") for n in marks):
+            if any(named(n).lower() in ("expectedfailure", "xfail") for n in marks):
                 return True
         return False
 

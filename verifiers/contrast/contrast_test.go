@@ -173,6 +173,7 @@ func TestPlain(t *testing.T) {
 	const program = `import json, sys
 from array import array
 from collections import Counter, OrderedDict, deque, namedtuple
+from collections.abc import Mapping, Set
 from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
@@ -191,6 +192,11 @@ class Box:
     def __init__(self, *items): self.items = items
     def __eq__(self, other): return self.items == other
     def __iter__(self): return iter(self.items)
+class Edges(Set, Mapping):
+    def __len__(self): return 2
+    def __iter__(self): return iter([1, 2])
+    def __contains__(self, key): return key in (1, 2)
+    def __getitem__(self, key): return 0
 class Sly(int):
     def __index__(self): return 7
     def __repr__(self): return "7"
@@ -203,7 +209,7 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 		{"", "0.5", "Decimal('0.50')", "Fraction(1, 2)"},
 		{"", "0.1"}, {"", "Decimal('0.1')", "Fraction(1, 10)"}, {"", "float('nan')"}, {"", "float('inf')"}, {"", "10 ** 400"}, {"", "2j", "-(-2j)", "complex(-0.0, 2)"}, {"", "-2j", "0-2j"},
 		{"", "'red'", "Text('red')", "Color.RED"}, {"", "'1'"}, {"", "b'red'", "bytearray(b'red')", "memoryview(b'red')"}, {"", "None"}, {"", "'None'"},
-		{"", "[1, 2]", "List([1.0, 2])", "(1, 2)", "Pair(1, 2)", "deque([1, 2])", "Box(1, 2)"}, {"", "[2, 1]"}, {"", "{1, 2}", "frozenset([2, 1.0])", "{1: 0, 2: 0}.keys()"},
+		{"", "[1, 2]", "List([1.0, 2])", "(1, 2)", "Pair(1, 2)", "deque([1, 2])", "Box(1, 2)"}, {"", "[2, 1]"}, {"", "{1, 2}", "frozenset([2, 1.0])", "{1: 0, 2: 0}.keys()", "Edges()"},
 		{"", "{'a': 1, 'b': 2}", "OrderedDict(b=2, a=1.0)", "Counter('abb')", "Dict(a=1, b=2)"}, {"", "{}", "Counter()"}, {"", "[]", "()"}, {"", "set()"},
 		{"", "object()", "[object()]", "{1: object()}"}, {"", "'a' * 5000"}, {"", "'a' * 5001"}, {"", "'\\udc80'"},
 		{"close", "[1.5, 2.5]", "(1.5, 2.5)"}, {"close", "1e16"}, {"truth", "[0]", "1"}, {"type", "True"}, {"type", "1"},
