@@ -322,13 +322,13 @@ type codeEnd struct {
 	answers  contrast.Answers
 }
 
-// try makes a run, and reports whether it passed. The error is errRefused if it is sealed and plain data does not suffice.
+// try makes a run, and reports whether it passed. The error is errRefused as for end.
 func (c *codeCheck) try(ctx context.Context, t codeTry) (passed bool, answers contrast.Answers, err error) {
 	end, err := c.end(ctx, t)
 	return err == nil && end.Status == verifiers.Passed, end.answers, err
 }
 
-// end makes a run. The error is that of try.
+// end makes a run, and returns how it ended. The error is errRefused if it is sealed and plain data does not suffice.
 func (c *codeCheck) end(ctx context.Context, t codeTry) (end codeEnd, err error) {
 	token := rand.Text() // no candidate can guess it
 	run, err := c.run(ctx, t, token)

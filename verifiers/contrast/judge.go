@@ -135,8 +135,8 @@ func (q Question) expects(answer string) bool {
 	return slices.ContainsFunc(q.Expected, func(e string) bool { return q.equal(e, answer) })
 }
 
-// Asked returns the questions that a candidate has to answer: with a reference, all that Want has, else those that the
-// candidate answered and whose right answers are known.
+// Asked returns the questions that count. With a reference, these are the questions in Want. Without one, they are the
+// questions that the candidate answered, if the tests say which answers are right.
 func (c Calibration) Asked(answers Answers) []Question {
 	return slices.DeleteFunc(slices.Clone(c.Questions), func(q Question) bool {
 		if c.Reference {

@@ -177,8 +177,8 @@ func (c *repoCheck) judge(ctx context.Context, prepared runtime.Sandbox, files, 
 	return v, err
 }
 
-// testCommand is the tests' command as the command of a suite. All its runs have the same mounts, so that
-// no run can be told from the others.
+// testCommand is the tests' command as the command of a suite. All its runs have the same mounts, so that these do not
+// tell a candidate whether the tests are unchanged or broken.
 type testCommand struct {
 	*repoCheck
 	candidate runtime.Sandbox // prepared
@@ -191,7 +191,7 @@ type testCommand struct {
 
 // Unchanged implements suite.Command.
 func (c *testCommand) Unchanged(ctx context.Context) (verifiers.Verdict, error) {
-	ended, err := c.testChanged(ctx, c.candidate, c.tests)
+	ended, err := c.testWith(ctx, c.candidate, c.tests)
 	return testVerdict(ended.Exit, err)
 }
 
@@ -203,15 +203,15 @@ func (c *testCommand) Run(ctx context.Context, on suite.Subject, files []contras
 		if err != nil || gone.Status != verifiers.Passed {
 			return suite.Ended{}, err
 		}
-		ended, err := c.testChanged(ctx, sandbox, files)
+		ended, err := c.testWith(ctx, sandbox, files)
 		return ended, errors.Join(err, sandbox.Close(ctx))
 	case suite.Reference:
 		if err := c.prepareReference(ctx); err != nil {
 			return suite.Ended{}, err
 		}
-		return c.testChanged(ctx, c.reference, files)
+		return c.testWith(ctx, c.reference, files)
 	}
-	return c.testChanged(ctx, c.candidate, files)
+	return c.testWith(ctx, c.candidate, files)
 }
 
 func (c *testCommand) prepareReference(ctx context.Context) error {
@@ -238,8 +238,8 @@ func (c *repoCheck) evaluation(files []contrast.File) string {
 	return fmt.Sprintf("%q %q", files, append([]string{c.eval.SetupPatch, c.eval.TestPatch, c.eval.GoldPatch.Reveal(), c.eval.BaseCommit, c.eval.Workdir}, c.eval.Command.Args()...))
 }
 
-// testChanged runs the command with files mounted over the repository's, and a file for answers.
-func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, files []contrast.File) (ended suite.Ended, err error) {
+// testWith runs the command with files mounted over the repository's, and a file for answers.
+func (c *repoCheck) testWith(ctx context.Context, prepared runtime.Sandbox, files []contrast.File) (ended suite.Ended, err error) {
 	dir, err := os.MkdirTemp(c.volume, "tests-")
 	if err != nil {
 		return ended, err

@@ -278,8 +278,9 @@ func refuse(pass verifiers.Verdict, reason, message string, sum contrast.Summary
 	return v
 }
 
-// uncalibrated judges a candidate that passed and failed the canary: one whose answers are all wrong fails, and so does one
-// that skips what the unsolved task is asked. One with some wrong answers is doubtful.
+// uncalibrated judges a candidate that passed the unchanged tests and failed the canary, by its answers to blind tests.
+// The candidate fails if all answers are wrong, or if it skips what the unsolved task is asked. If some answers are wrong,
+// the pass is doubtful.
 func (s Suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration, blind Ended) verifiers.Verdict {
 	asked, wrong := c.Asked(blind.Answers), c.Wrong(blind.Answers)
 	skips := slices.ContainsFunc(c.Reached, func(id int) bool { return len(blind.Answers[id]) == 0 })

@@ -87,7 +87,8 @@ type execution struct {
 	answers  contrast.Answers
 }
 
-// execute runs the checker on a copy of the workspace, with files staged anew, so that no run can be told from another.
+// execute runs the checker on a copy of the workspace, with files staged anew, so that their age does not tell whether
+// they are unchanged or broken.
 // The given files replace the hidden ones at the same paths. The volume of the files is this run's: programs of the
 // candidate can fill what the checker may write to.
 func (c *checker) execute(ctx context.Context, files []contrast.File) (ran execution, err error) {
