@@ -61,10 +61,21 @@ def calls(mock, name):
     return found if isinstance(found, int) else [match(c) for c in found] if name.endswith("_list") else match(found)
 
 
+def decoys(one, others):
+    """To which of others it is equal: of these, the tests want one. An other that cannot be made is equal to nothing."""
+    said = []
+    for other in others:
+        try:
+            said.append("yes" if one == other() else "no")
+        except Exception:
+            said.append("no")
+    return " ".join(said)
+
+
 def answer(value, how):
     """An answer as it is noted; how says what of it counts."""
     try:
-        text = {"call": lambda: "returned", "truth": lambda: "yes" if value else "no", "type": lambda: type(value).__name__ + " " + plain(value), "close": lambda: plain(value, True),
+        text = {"call": lambda: "returned", "decoys": lambda: decoys(*value), "truth": lambda: "yes" if value else "no", "type": lambda: type(value).__name__ + " " + plain(value), "close": lambda: plain(value, True),
                 "sorted": lambda: plain(sorted(map(plain, value))), "list": lambda: plain(list(value))}.get(how, lambda: plain(calls(value, how) if how.startswith(("call_", "await_")) else value))()
     except Exception as e:
         text = "!" + type(e).__name__

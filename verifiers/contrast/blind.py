@@ -13,6 +13,8 @@ import builtins
 import io
 import json
 import os
+import re
+import string
 import sys
 import tokenize
 import types
@@ -61,6 +63,28 @@ def called(call):
     return named(call.func)
 
 
+def variable(node):
+    """Whether a node is a name, or an attribute of what the tests are methods of."""
+    return isinstance(node, ast.Name) or isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in ("self", "cls")
+
+
+def label(node):
+    """What the values of a variable are known by."""
+    return "." + node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def changed(value, i):
+    """A number or text as it is written or, if i is 1, 2 or 3, another one; these four have the same others."""
+    def turned(found):
+        among = next(a for a in (string.digits, string.ascii_lowercase, string.ascii_uppercase) if found.group() in a)
+        at = among.index(found.group())
+        return among[at ^ (i if at | 3 < len(among) else i & 1)]
+
+    if isinstance(value, str):
+        return repr(re.sub("[A-Za-z0-9](?=[^A-Za-z0-9]*$)", turned, value))
+    return repr(value ^ (i % 2 > 0)) if isinstance(value, bool) else re.sub("[0-9]+", lambda found: str(int(found.group()) ^ i), repr(value), count=1)
+
+
 class File:
     def __init__(self, path, text, request, first):
         self.path, self.data, self.request, self.first = path, text.encode("utf-8", "surrogatepass"), request, first
@@ -85,8 +109,8 @@ class File:
         self.bindings()
         self.loads = {}  # where each name is used
         for n in self.walked:
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
-                self.loads.setdefault((self.home(n), n.id), []).append(n)
+            if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
+                self.loads.setdefault((self.home(n), label(n)), []).append(n)
         self.uses = {}
         for (_, name), found in self.loads.items():
             self.uses.setdefault(name, []).extend(found)
@@ -109,6 +133,7 @@ class File:
         self.questions, self.edits, self.stays = [], [], set()
         self.gone = set()  # nodes that blind tests do not have
         self.sides = []  # literals that questions expect
+        self.hidden = []  # questions with decoys
         self.shared = []  # questions, and the lists and the like that they expect by a name
 
     def span(self, node):
@@ -141,8 +166,8 @@ class File:
     # The values of names.
 
     def bind(self, target, value, scope):
-        if isinstance(target, ast.Name):
-            self.known.setdefault((scope, target.id), []).append(value)
+        if variable(target):
+            self.known.setdefault((scope if isinstance(target, ast.Name) else self.tree, label(target)), []).append(value)
             self.meant.clear()
         elif isinstance(target, (ast.Tuple, ast.List)):
             parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
@@ -154,6 +179,8 @@ class File:
             if isinstance(n, ast.Assign):
                 for target in n.targets:
                     self.bind(target, n.value, self.scope(n))
+                    if isinstance(self.parents[n], ast.ClassDef) and isinstance(target, ast.Name):
+                        self.bind(ast.Attribute(ast.Name("cls"), target.id), n.value, self.tree)
             elif isinstance(n, (ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
                 self.bind(n.target, None if isinstance(n, ast.AugAssign) else n.value, self.scope(n))
             elif isinstance(n, ast.withitem):
@@ -188,9 +215,9 @@ class File:
 
         for n in self.walked:
             if isinstance(n, ast.Subscript) and not isinstance(n.ctx, ast.Load) or isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and called(n) in CHANGES:
-                while isinstance(n, (ast.Subscript, ast.Call, ast.Attribute)):
+                while isinstance(n, (ast.Subscript, ast.Call, ast.Attribute)) and not variable(n):
                     n = getattr(n, "value", getattr(n, "func", None))
-                if isinstance(n, ast.Name) and self.home(n):
+                if n and self.home(n):
                     self.bind(n, None, self.home(n))
 
     def fixtures(self, functions):
@@ -220,10 +247,11 @@ class File:
 
     def home(self, name):
         """Where a name has its values: in a function around it or in the file."""
-        return next((s for s in self.above(name) if isinstance(s, FUNCTIONS + (ast.Module,)) and (s, name.id) in self.known), None) if name in self.parents else None
+        scopes = [self.tree] if isinstance(name, ast.Attribute) else self.above(name) if name in self.parents else []
+        return next((s for s in scopes if isinstance(s, FUNCTIONS + (ast.Module,)) and (s, label(name)) in self.known), None)
 
     def values(self, name):
-        values = self.known.get((self.home(name), name.id), [])
+        values = self.known.get((self.home(name), label(name)), [])
         return [] if None in values else values
 
     def rows(self, table):
@@ -243,8 +271,8 @@ class File:
             if not all(items):  # what it stands for is a part of the table that is not known
                 return self.stands(node.value, through) if "list" in through else [node]
             return [w for found in items for i in found for w in self.stands(i, through)]
-        if isinstance(node, ast.Name) and self.values(node):
-            name = self.home(node), node.id, frozenset(through)
+        if variable(node) and self.values(node):
+            name = self.home(node), label(node), frozenset(through)
             if name not in self.meant:
                 self.meant[name] = []  # for a name that is bound to itself
                 self.meant[name] = list(dict.fromkeys(w for v in self.values(node) for w in self.stands(v, through)))
@@ -291,6 +319,7 @@ class File:
             elif isinstance(node, (ast.With, ast.Try)) and len(node.body) < 3 and isinstance(node.body[0], ast.Expr):
                 self.raising(node, node.body[0])
 
+        self.decoys()
         for question, values in self.shared:
             if any(map(self.taken, values)):
                 question["expected"] = None  # who else gets such a value may change it
@@ -306,7 +335,8 @@ class File:
             return True
         if name in EQUAL and len(args) > 1:
             how = HOW.get(name, "")
-            return self.equality(node, call, *args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) or not how and self.computed(node, call, *args[:2], holds=True)
+            return self.equality(node, call, *args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) or not how and (
+                self.computed(node, call, *args[:2], holds=True) or self.compared(node, call, *args[:2], op=ast.Eq, holds=True))
         if name == "assertIsNone" and args and self.asks(args[0]):
             return self.put(node, call, args[0], [ask.plain(None)], "")
         if name in COMPARES and len(args) > 1:
@@ -457,7 +487,48 @@ class File:
             self.edit(self.span(whole)[0], self.span(left)[0], self.head(number, shows) + "(")
             self.edit(self.span(left)[1], self.span(right)[0], ") %s (" % ASKED[op])
             self.edit(self.span(right)[1], self.span(whole)[1], ")), 'truth')")
+            sides = [(side, self.stands(side)) for side, other in ((right, left), (left, right)) if ASKED[op] == "==" and self.asks(other)]
+            sides = [(side, built) for side, built in sides if all(map(self.built, built))]
+            for side, built in sorted(sides, key=lambda s: any(called(n)[:1].islower() for n in ast.walk(s[1][0]) if isinstance(n, ast.Call)))[:1]:  # first what a class makes
+                self.gone.update(ast.walk(side))
+                self.hidden.append((self.questions[-1], self.edits[-2:], yes, side is left, side, built))
         return bool(number)
+
+    def built(self, node):
+        """Whether an expression makes an object of the candidate's from literals only."""
+        return (isinstance(node, (ast.Call, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.BinOp)) and self.asks(node) and node in self.parents
+                and not any(isinstance(n, (ast.Lambda, ast.Await, ast.Yield, ast.NamedExpr, ast.JoinedStr, ast.comprehension, ast.Starred)) or isinstance(n, ast.Name) and n.id in self.changing for n in ast.walk(node))
+                and len(set(self.variants(node))) > 1)
+
+    def variants(self, node):
+        """An expression and others like it, in an order that does not tell which it is: each has the same others."""
+        literals = [[n for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, kind)] for kind in ((int, float), str)]
+        texts = []
+        for i in range(4):
+            (at, end), text = self.span(node), ""
+            for n in sorted(literals[0] or literals[1], key=self.span):
+                text += self.text(at, self.span(n)[0]) + changed(n.value, i)
+                at = self.span(n)[1]
+            texts.append(text + self.text(at, end))
+        return texts
+
+    def decoys(self):
+        """Hide what an object of the candidate's has to be equal to among others: its own == may say yes to each."""
+        known = -1
+        while known != len(self.hidden):
+            known = len(self.hidden)
+            for hidden in self.hidden[:]:
+                side, built = hidden[-2:]
+                if any(n is not side and (self.request["bare"] or self.selected(n) or self.taken(n)) for n in built):
+                    self.hidden.remove(hidden)
+                    self.gone.difference_update(ast.walk(side))
+        among = {n: (self.variants(n)[0], sorted(set(self.variants(n)))) for n in dict.fromkeys(n for hidden in self.hidden for n in hidden[-1])}
+        for n, (_, texts) in among.items():
+            self.edit(*self.span(n), "(%s)" % ", ".join("lambda: " + text for text in texts))
+        for question, edits, yes, turn, _, built in self.hidden:
+            edits[0]["new"], edits[1]["new"] = "), (", "))%s, 'decoys')" % ("[::-1]" if turn else "")
+            question["told"] = sorted({n.lineno for n in built})
+            question["weak"], question["expected"] = False, [" ".join("yes" if text == right else "no" for text in texts) for right, texts in [among[n] for n in built]] if yes and len(built) == 1 else None
 
     def near(self, test):
         """What has to be close to what, and how close."""
@@ -494,7 +565,7 @@ class File:
                 return True
             through, literals = self.stands(side, HOLDERS), self.resolve(side)
             how, within = self.approximate(side, how, within)
-            if isinstance(side, ast.Name) and self.fresh(side) and any(map(self.taken, literals)):
+            if variable(side) and self.fresh(side) and any(map(self.taken, literals)):
                 continue  # the tests fill it
             if literals and len(literals) == len(through) and within and self.asks(other) and (self.fresh(other) or side in literals and other not in self.resolve(other)) \
                     and not (self.resolve(other) and self.fresh(side) and side not in literals):
@@ -630,7 +701,7 @@ class File:
                 item = n
                 while isinstance(self.parents[item], ast.Subscript) and self.parents[item].value is item:
                     item = self.parents[item]
-                if parts.intersection(self.stands(item, HOLDERS)):
+                if not variable(n) or parts.intersection(self.stands(item, HOLDERS)):
                     if not self.passes(n):
                         return True
                     parts.update(self.above(item))
