@@ -482,17 +482,14 @@ class File:
     def compared(self, at, whole, left, right, op, holds, shows=True):
         """Ask how two values compare, in the same words whether they have to or must not."""
         yes = holds == (op not in (ast.NotEq, ast.IsNot, ast.NotIn))
-        number = (self.asks(left) or self.asks(right)) and self.question(at, [ask.answer(yes, "truth")], of=whole)
-        if number:
-            self.edit(self.span(whole)[0], self.span(left)[0], self.head(number, shows) + "(")
-            self.edit(self.span(left)[1], self.span(right)[0], ") %s (" % ASKED[op])
-            self.edit(self.span(right)[1], self.span(whole)[1], ")), 'truth')")
+        asked = (self.asks(left) or self.asks(right)) and self.put(at, whole, left, [ask.answer(yes, "truth")], "truth", holds=shows, other=(ASKED[op], right))
+        if asked:
             sides = [(side, self.stands(side)) for side, other in ((right, left), (left, right)) if ASKED[op] == "==" and self.asks(other)]
             sides = [(side, built) for side, built in sides if all(map(self.built, built))]
             for side, built in sorted(sides, key=lambda s: any(called(n)[:1].islower() for n in ast.walk(s[1][0]) if isinstance(n, ast.Call)))[:1]:  # first what a class makes
                 self.gone.update(ast.walk(side))
                 self.hidden.append((self.questions[-1], self.edits[-2:], yes, side is left, side, built))
-        return bool(number)
+        return asked
 
     def built(self, node):
         """Whether an expression makes an object of the candidate's from literals only."""
@@ -611,14 +608,9 @@ class File:
         """Ask what a mock was called with."""
         literals = [self.resolve(v) for v in call.args + [k.value for k in call.keywords]]
         told = [n for found in literals for n in found]
-        number = all(literals) and isinstance(call.func, ast.Attribute) and self.question(at, None, told=told)
-        if number:
-            (start, end), (first, last) = self.span(call), self.span(call.func.value)
-            self.edit(start, first, self.head(number, True))
-            self.edit(last, end, "), %r)" % CALLED[called(call)])
-            self.gone.update(n for a in call.args + call.keywords for n in ast.walk(a))
-            self.sides += told
-        return bool(number)
+        asked = all(literals) and isinstance(call.func, ast.Attribute) and self.put(at, call, call.func.value, None, CALLED[called(call)], told=told)
+        self.sides += told if asked else []
+        return asked
 
     def question(self, at, expected, within=(0, 0), told=(), raises=(), loose=False, of=None):
         """Note a question, and return its number; 0 if it is to stay an assertion. told are the literals that it expects, and
@@ -650,14 +642,18 @@ class File:
     def head(number, holds):
         return "%s%s(%d, (" % ("" if holds else "not ", ASK, number)
 
-    def put(self, at, whole, asked, expected, how, within=(0, 0), holds=True, told=(), loose=False):
-        """Let a question stand in the place of the expression whole. Return whether it does."""
+    def put(self, at, whole, asked, expected, how, within=(0, 0), holds=True, told=(), loose=False, other=()):
+        """Let a question stand in the place of the expression whole: what asked is or, if other has an operator and another
+        expression, how the two compare. Return whether it does."""
         number = self.question(at, expected, within, told, loose=loose, of=whole)
         if number:
             (start, end), (first, last) = self.span(whole), self.span(asked)
-            self.edit(start, first, self.head(number, holds))
-            self.edit(last, end, "), %r)" % how if how else "))")
-            self.gone.update(set(ast.walk(whole)) - set(ast.walk(asked)))
+            self.edit(start, first, self.head(number, holds) + "(" * len(other[1:]))
+            for right in other[1:]:
+                self.edit(last, self.span(right)[0], ") %s (" % other[0])
+                last = self.span(right)[1]
+            self.edit(last, end, ")" * len(other[1:]) + ("), %r)" % how if how else "))"))
+            self.gone.update(set(ast.walk(whole)).difference(*map(ast.walk, [asked, *other[1:]])))
         return bool(number)
 
     def edit(self, start, end, new):
