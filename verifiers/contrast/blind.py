@@ -24,21 +24,13 @@ CLOSE = {"assertAlmostEqual", "assert_allclose", "assert_almost_equal", "assert_
 EQUAL = CLOSE | {"assert_equal", "assert_array_equal", "assertIs", "assertEquals"} | {
     "assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "Sequence", "MultiLine", "Count")}
 HOW = {"assertCountEqual": "sorted", "assertSequenceEqual": "list", "assertIs": "type", **dict.fromkeys(CLOSE, "close")}
-HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
 COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIsNot": ast.IsNot, "assertLess": ast.Lt,
             "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE}
 TRUTHS = {"assertTrue": True, "assertFalse": False}
 ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count", "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
-CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear", "sort", "reverse", "update", "setdefault", "add", "discard"}
 CATCHES = {"AssertionError", "Exception", "BaseException"}
 UNCAUGHT = {"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError", "Cancelled", "SkipTest"}  # no question's answer
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-LIBRARY = {"pytest", "numpy", "math", "time"} | set(getattr(sys, "stdlib_module_names", None) or [n.partition(".")[0] for n in os.listdir(os.path.dirname(os.__file__))])
-# By these, tests reach what a candidate left.
-REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
-# What may say something else in each run.
-VARY = REACH | {"random", "numpy", "np", "time", "datetime", "uuid", "secrets", "tempfile", "threading", "id", "hash", "input", "object", "next", "mock", "ANY"}
 RAISES = {"raises", "assertRaises", "assertRaisesRegex"}
 ASK, IN = "_sbench_ask", "_sbench_in"
 KEEP = """
@@ -54,25 +46,6 @@ FAIL = "raise AssertionError('this test has to fail')"
 PROGRAM_FAILS = "if __name__ == '__main__': import atexit, os; atexit.register(os._exit, 1); os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
 
 
-def named(node):
-    """The last name of a dotted one."""
-    return getattr(node, "attr", getattr(node, "id", ""))
-
-
-def called(call):
-    return named(call.func)
-
-
-def variable(node):
-    """Whether a node is a name, or an attribute of what the tests are methods of."""
-    return isinstance(node, ast.Name) or isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in ("self", "cls")
-
-
-def label(node):
-    """What the values of a variable are known by."""
-    return "." + node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
 def changed(value, i):
     """A number or text as it is written or, if i is 1, 2 or 3, another one; these four have the same others."""
     def turned(found):
@@ -85,217 +58,18 @@ def changed(value, i):
     return repr(value ^ (i % 2 > 0)) if isinstance(value, bool) else re.sub("[0-9]+", lambda found: str(int(found.group()) ^ i), repr(value), count=1)
 
 
-class File:
+class Blind(Names):
     def __init__(self, path, text, request, first):
-        self.path, self.data, self.request, self.first = path, text.encode("utf-8", "surrogatepass"), request, first
-        self.tree = ast.parse(text)
-        self.lines, at = [], 0
-        for line in self.data.splitlines(keepends=True):
-            self.lines.append(at)
-            at += len(line)
-        self.walked = list(ast.walk(self.tree))
-        self.parents = {child: node for node in self.walked for child in ast.iter_child_nodes(node)}
-        top = lambda dotted: dotted.partition(".")[0]
-        imported = {top(a.asname or a.name): "" if getattr(n, "level", 0) else top(getattr(n, "module", None) or a.name)
-                    for n in self.walked if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
-        own = {name for name, module in imported.items() if module not in LIBRARY} | set(request["names"] or ())
-        self.foreign = (set(dir(builtins)) | set(imported)) - own - (REACH if request["answers"] else set())
-        self.fixed = self.foreign - VARY - {name for name, module in imported.items() if module in VARY}
-        self.sources = {}  # what each name gets, or is a part of
-        self.known = {}  # the values that names have, by scope and name; None for one that is not known
-        self.meant = {}  # what stands has found for names
-        self.unfollowed = set()  # functions of the tests that are called with what is not known
-        self.passed = {named(n) for n in self.walked if isinstance(getattr(n, "ctx", None), ast.Load) and getattr(self.parents[n], "func", None) is not n}
-        self.bindings()
-        self.loads = {}  # where each name is used
-        for n in self.walked:
-            if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
-                self.loads.setdefault((self.home(n), label(n)), []).append(n)
-        self.uses = {}
-        for (_, name), found in self.loads.items():
-            self.uses.setdefault(name, []).extend(found)
-        self.bound = {}  # by value, the scopes and names that have it
-        for key, values in self.known.items():
-            for value in values:
-                self.bound.setdefault(value, []).append(key)
-        self.models = {n.name: n for n in self.tree.body if isinstance(n, FUNCTIONS + (ast.ClassDef,)) and not n.decorator_list and not n.name.startswith("test")}
-        self.helpers = {n.name for n in self.walked if isinstance(n, FUNCTIONS)}
-        for n in self.walked:
-            for target in getattr(n, "targets", [getattr(n, "target", None)]):
-                value = getattr(n, "iter", getattr(n, "value", None))
-                pairs = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
-                for part, given in zip(target.elts, value.elts) if pairs else [(target, value)] if value and isinstance(target, ast.AST) else ():
-                    for name in ast.walk(part):
-                        if isinstance(name, ast.Name):
-                            self.sources.setdefault((self.scope(n), name.id), []).append(given)
-        self.changing = {name for _, name in self.sources} | {n.arg for n in self.walked if isinstance(n, ast.arg)}
-        self.owned = set()  # names for which only the tests have a say
+        super().__init__(text, request)
+        self.path, self.first = path, first
         self.questions, self.edits, self.stays = [], [], set()
-        self.gone = set()  # nodes that blind tests do not have
         self.sides = []  # literals that questions expect
         self.hidden = []  # questions with decoys
         self.shared = []  # questions, and the lists and the like that they expect by a name
 
-    def span(self, node):
-        return self.lines[node.lineno - 1] + node.col_offset, self.lines[node.end_lineno - 1] + node.end_col_offset
-
-    def text(self, start, end):
-        return self.data[start:end].decode("utf-8", "surrogatepass")
-
-    def above(self, node):
-        """A node and all that it is part of, from the inside out."""
-        while node is not None:
-            yield node
-            node = self.parents.get(node)
-
-    def steps(self, node):
-        """A node and all that it is part of, each with what has it as a part."""
-        return [(n, self.parents[n]) for n in self.above(node) if n in self.parents]
-
-    def scope(self, node):
-        return next(n for n in self.above(node) if isinstance(n, FUNCTIONS + (ast.Module,)))
-
-    def function(self, node):
-        """The outermost function that a node is part of, if it is of one."""
-        return ([n for n in self.above(node) if isinstance(n, FUNCTIONS)] or [None])[-1]
-
     def test(self, function):
         """The name of an outermost function with its classes; none outside of functions."""
         return "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
-
-    # The values of names.
-
-    def bind(self, target, value, scope):
-        if variable(target):
-            self.known.setdefault((scope if isinstance(target, ast.Name) else self.tree, label(target)), []).append(value)
-            self.meant.clear()
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
-            for i, part in enumerate(target.elts):
-                self.bind(part, parts[i] if i < len(parts) else None, scope)
-
-    def bindings(self):
-        for n in self.walked:
-            if isinstance(n, ast.Assign):
-                for target in n.targets:
-                    self.bind(target, n.value, self.scope(n))
-                    if isinstance(self.parents[n], ast.ClassDef) and isinstance(target, ast.Name):
-                        self.bind(ast.Attribute(ast.Name("cls"), target.id), n.value, self.tree)
-            elif isinstance(n, (ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
-                self.bind(n.target, None if isinstance(n, ast.AugAssign) else n.value, self.scope(n))
-            elif isinstance(n, ast.withitem):
-                self.bind(n.optional_vars, None, self.scope(n))
-            elif isinstance(n, ast.ExceptHandler) and n.name:
-                self.bind(ast.Name(n.name), None, self.scope(n))
-            elif isinstance(n, (ast.Global, ast.Nonlocal)):  # a function gives these names other values
-                for scope in [s for s in self.above(n) if isinstance(s, FUNCTIONS + (ast.Module,))]:
-                    self.bind(ast.Tuple(list(map(ast.Name, n.names))), None, scope)
-        self.parameters([n for n in self.walked if isinstance(n, FUNCTIONS) and not n.name.startswith("test")], [n for n in self.walked if isinstance(n, ast.Call)])
-        self.fixtures([n for n in self.walked if isinstance(n, FUNCTIONS)])
-        for n in self.walked:
-            if isinstance(n, FUNCTIONS):
-                for mark in n.decorator_list:
-                    if isinstance(mark, ast.Call) and called(mark) == "parametrize" and len(mark.args) > 1 and self.plain(mark.args[0]):
-                        names = ast.literal_eval(mark.args[0])
-                        names = [ast.Name(name.strip()) for name in (names.split(",") if isinstance(names, str) else names)]
-                        for row in self.rows(mark.args[1]):
-                            param = isinstance(row, ast.Call) and called(row) == "param"
-                            values = ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row
-                            self.bind(ast.Tuple(names), values, n)
-                            for i, name in enumerate(names):
-                                self.sources.setdefault((n, name.id), []).append(values.elts[i] if i < len(getattr(values, "elts", ())) else values)
-
-        for n in self.walked:  # a parameter of which nothing is known is no variable of the file
-            if isinstance(n, ast.arg) and not isinstance(self.parents[self.parents[n]], ast.Lambda):
-                self.known.setdefault((self.scope(n), n.arg), [None])
-        for n in self.walked:
-            if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension)):
-                for row in self.rows(n.iter) or [None]:
-                    self.bind(n.target, row, self.scope(n))
-
-        for n in self.walked:
-            if isinstance(n, ast.Subscript) and not isinstance(n.ctx, ast.Load) or isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and called(n) in CHANGES:
-                while isinstance(n, (ast.Subscript, ast.Call, ast.Attribute)) and not variable(n):
-                    n = getattr(n, "value", getattr(n, "func", None))
-                if n and self.home(n):
-                    self.bind(n, None, self.home(n))
-
-    def fixtures(self, functions):
-        """Bind the parameters that get what a fixture returns."""
-        for f in functions:
-            if any(named(getattr(d, "func", d)) == "fixture" for d in f.decorator_list):
-                returned = [n.value for n in ast.walk(f) if isinstance(n, (ast.Return, ast.Yield)) and n.value and self.scope(n) is f]
-                for user in [u for u in functions if f.name in [a.arg for a in u.args.args]]:
-                    self.known.setdefault((user, f.name), []).extend(returned)
-
-    def parameters(self, helpers, calls):
-        """Bind the parameters of the tests' own functions to what they are called with, and to what they are without it."""
-        for call in calls:
-            if not isinstance(call.func, (ast.Name, ast.Attribute)):
-                continue
-            unknown = called(call) in self.passed or any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
-            method = isinstance(call.func, ast.Attribute)
-            found = [f for f in helpers if f.name == called(call) and isinstance(self.parents[f], ast.ClassDef) == method]
-            for f in [f for f in found if self.parents[f] in self.above(call)] or found:
-                static = any(getattr(d, "id", "") == "staticmethod" for d in f.decorator_list)
-                names = [a.arg for a in getattr(f.args, "posonlyargs", []) + f.args.args][method and not static:]
-                given = {name: d for name, d in list(zip(names[::-1], f.args.defaults[::-1])) + [(a.arg, d) for a, d in zip(f.args.kwonlyargs, f.args.kw_defaults)] if d}
-                given.update(dict(zip(names, call.args)), **{k.arg: k.value for k in call.keywords if k.arg})
-                self.unfollowed |= {f.name} if unknown else set()
-                for name, value in given.items():
-                    self.known.setdefault((f, name), []).append(None if unknown else value)
-
-    def home(self, name):
-        """Where a name has its values: in a function around it or in the file."""
-        scopes = [self.tree] if isinstance(name, ast.Attribute) else self.above(name) if name in self.parents else []
-        return next((s for s in scopes if isinstance(s, FUNCTIONS + (ast.Module,)) and (s, label(name)) in self.known), None)
-
-    def values(self, name):
-        values = self.known.get((self.home(name), label(name)), [])
-        return [] if None in values else values
-
-    def rows(self, table):
-        """What a loop over a table gets in turn."""
-        pairs = isinstance(table, ast.Call) and called(table) == "items" and isinstance(table.func, ast.Attribute)
-        return [row for t in self.stands(table.func.value if pairs else table, {"list"}) for row in
-                ([ast.Tuple([k, v]) if pairs else k for k, v in zip(t.keys, t.values) if k is not None] if isinstance(t, ast.Dict) else getattr(t, "elts", ()))]
-
-    def resolve(self, node):
-        """The literals that an expression stands for."""
-        return [n for n in self.stands(node, HOLDERS) if self.plain(n)]
-
-    def stands(self, node, through=()):
-        """What an expression stands for, also as the argument of a call of a name in through."""
-        if isinstance(node, ast.Subscript):
-            items = [self.items(v, node.slice) for v in self.stands(node.value)]
-            if not all(items):  # what it stands for is a part of the table that is not known
-                return self.stands(node.value, through) if "list" in through else [node]
-            return [w for found in items for i in found for w in self.stands(i, through)]
-        if variable(node) and self.values(node):
-            name = self.home(node), label(node), frozenset(through)
-            if name not in self.meant:
-                self.meant[name] = []  # for a name that is bound to itself
-                self.meant[name] = list(dict.fromkeys(w for v in self.values(node) for w in self.stands(v, through)))
-            return self.meant[name]
-        if isinstance(node, ast.Call) and called(node) in through and node.args and (not node.keywords or called(node) == "approx"):
-            return self.stands(node.args[0], through)
-        return [node]
-
-    def items(self, table, key):
-        """What a table has at a key or, if that is not known, at any: another key would be missed, whatever the answer.
-        Nothing for a slice, and for what is no table."""
-        if not isinstance(table, (ast.Dict, ast.List, ast.Tuple)) or table not in self.parents or isinstance(key, ast.Slice):
-            return []
-        try:
-            at = ast.literal_eval(getattr(key, "value", key) if type(key).__name__ == "Index" else key)  # an Index before Python 3.9
-            return [{ast.literal_eval(k): v for k, v in zip(table.keys, table.values)}[at] if isinstance(table, ast.Dict) else table.elts[at]]
-        except (ValueError, TypeError, LookupError):
-            return table.values if isinstance(table, ast.Dict) else table.elts
-
-    def fresh(self, node):
-        """Whether a value is not known, or begins as an empty list or the like, for the tests to fill."""
-        found = self.resolve(node)
-        return node not in found and not any(getattr(v, "elts", getattr(v, "keys", True)) for v in found)
 
     # What tests ask.
 
@@ -441,10 +215,6 @@ class File:
         inner = any(isinstance(f, FUNCTIONS) for f in list(self.above(function))[1:])
         return inner and (bool(function.decorator_list) or isinstance(self.parents[function], ast.ClassDef) or function.name in self.passed)
 
-    def asks(self, node):
-        """Whether something may be the candidate's."""
-        return any(isinstance(n, ast.Name) and n.id not in self.foreign for n in ast.walk(node))
-
     def truth(self, at, test, holds, whole=None, shows=True):
         """Ask what is asserted to hold, or not to. Return whether all of it is asked. The question stands in the place of
         whole, with what denies test, so that its words do not tell the answer; whole then has to be what shows says."""
@@ -583,27 +353,6 @@ class File:
                 return within and self.put(at, whole, other, None, how, within, holds)
         return False
 
-    def own(self, node):
-        """Whether only the tests have a say in an expression's value, the same in each run."""
-        todo, seen = [node], set()
-        for part in todo:
-            if isinstance(part, ast.Await):
-                return False
-            inside = list(ast.walk(part))
-            bound = {"self"} if isinstance(part, ast.ClassDef) else set()
-            bound |= {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in inside if isinstance(n, ast.arg)}
-            seeded = {n for c in inside if isinstance(c, ast.Call) and called(c) == "Random" and c.args and self.plain(c.args[0]) for n in ast.walk(c)}
-            for name in [n for n in inside if isinstance(n, ast.Name) and n.id not in bound and n not in seeded]:
-                key = next(((s, name.id) for s in (self.scope(name), self.tree) if (s, name.id) in self.sources), name.id)
-                if key not in self.owned and key not in seen:
-                    more = self.sources.get(key, [self.models[key]] if key in self.models else [])
-                    if not more and key not in self.fixed:
-                        return False
-                    seen.add(key)
-                    todo += more
-        self.owned |= seen
-        return True
-
     def called_with(self, at, call):
         """Ask what a mock was called with."""
         literals = [self.resolve(v) for v in call.args + [k.value for k in call.keywords]]
@@ -684,36 +433,6 @@ class File:
                 if uses and model not in self.gone and self.gone.issuperset(uses):
                     self.leave_out(model, "%s = None" % name)
 
-    def selected(self, literal):
-        """Whether the command names the row of a table that has a literal by its values."""
-        return any(n in getattr(f, "decorator_list", ()) and f.name + "[" in self.request["selects"] for n, f in self.steps(literal))
-
-    def taken(self, literal):
-        """Whether the tests do more with a value than expect it: the candidate may get it, and its answers change, too."""
-        known, parts = 0, {*self.above(literal), *ast.walk(literal)}
-        while len(parts) > known:  # there are expressions with these values whose names have not been followed
-            known = len(parts)
-            for n in {n for part in parts for key in self.bound.get(part, ()) for n in self.loads.get(key, ())} - self.gone:
-                item = n
-                while isinstance(self.parents[item], ast.Subscript) and self.parents[item].value is item:
-                    item = self.parents[item]
-                if not variable(n) or parts.intersection(self.stands(item, HOLDERS)):
-                    if not self.passes(n):
-                        return True
-                    parts.update(self.above(item))
-        return False
-
-    def passes(self, n):
-        """Whether a name only stands in a print, a helper's call, a table, a loop's head or what another name gets."""
-        below = n
-        for a in self.above(n):
-            if isinstance(a, ast.Call) and below is not a.func and called(a) not in HOLDERS:
-                return called(a) in ("subTest", "print") and "file" not in [k.arg for k in a.keywords] or \
-                    called(a) in self.helpers - self.unfollowed and isinstance(self.parents[a], ast.Expr) and getattr(getattr(a.func, "value", a.func), "id", "") in ("self", "cls", called(a))
-            if isinstance(a, ast.stmt):
-                return isinstance(a, (ast.For,) + FUNCTIONS) or isinstance(a, ast.Assign) and any(b in self.bound for b in self.above(n))
-            below = a
-
     def strings(self):
         """Empty messages, and what only people read."""
         read = "__doc__" in map(named, self.parents)
@@ -752,21 +471,6 @@ class File:
                 at = e["end"]
         return (text + self.data[at:]).decode("utf-8", "surrogatepass")
 
-    @staticmethod
-    def plain(node):
-        """Whether an expression is made of literals only."""
-        try:
-            return not isinstance(node, (ast.BinOp, ast.Call)) and ast.literal_eval(node) is not Ellipsis
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, AttributeError):
-            return False
-
-    def leaves(self, node):
-        """The literals in one, and empty lists and the like."""
-        children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
-        if isinstance(node, ast.UnaryOp) or not children and isinstance(node, (ast.Constant, ast.List, ast.Tuple, ast.Dict)):
-            return [node] if getattr(node, "value", 0) is not None else []
-        return [leaf for child in children for leaf in self.leaves(child)]
-
     def canary(self):
         """Make every test fail where it ends or, if there is none, the file."""
         tests = [n for n in self.walked if isinstance(n, FUNCTIONS) and n.name.startswith("test") and self.function(n) is n]
@@ -798,7 +502,7 @@ def main():
             continue
         text = file["text"]
         try:
-            f = File(path, text, request, len(found["questions"]) + 1)
+            f = Blind(path, text, request, len(found["questions"]) + 1)
             found["canary"] += [dict(e, path=path) for e in f.canary()]
             text = f.blind()
             compile(text, path, "exec", dont_inherit=True)

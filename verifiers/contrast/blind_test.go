@@ -1,6 +1,7 @@
 package contrast_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -40,6 +41,42 @@ func TestSameWords(t *testing.T) {
 				t.Errorf("yes is asked by %q, no by %q", texts[0], texts[1])
 			}
 		})
+	}
+}
+
+// TestDecoys: what an object has to be equal to stands among three others, and nothing tells which it is.
+func TestDecoys(t *testing.T) {
+	python := hostPython(t)
+	for _, c := range []struct {
+		form  string
+		right []any
+	}{
+		{"assert v == Vec(%v)\n", []any{8, 9, 10, 11}},
+		{"assert Vec(%v) != v\n", []any{0, 1, 2, 3}},
+		{"class T:\n    def setUp(self):\n        self.want = [Vec(-%v)]\n    def test_f(self):\n        self.assertEqual(f(), self.want)\n", []any{4.5, 5.5, 6.5, 7.5}},
+		{"for x, want in [(1, Name('Ann')), (2, Name(%q))]:\n    assert f(x) == want\n", []any{"Ee", "Ef", "Eg", "Eh"}},
+		{"assert f(1) == Flag(%v)\n", []any{"False", "True"}},
+	} {
+		var expected []string
+		blind := ""
+		for _, right := range c.right {
+			text := fmt.Sprintf(c.form, right)
+			l, err := contrast.List(t.Context(), python, []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+			must.Do(t, err)
+			if len(l.Unread) > 0 || len(l.Questions) != 1 || !strings.Contains(l.Files[0].Text, "'decoys')") {
+				t.Fatalf("%q: unread %v, text %q", text, l.Unread, l.Files[0].Text)
+			}
+			if blind == "" {
+				blind = l.Files[0].Text
+			}
+			if l.Files[0].Text != blind {
+				t.Errorf("%q tells what it expects: %q, not %q", text, l.Files[0].Text, blind)
+			}
+			expected = append(expected, l.Questions[0].Expected...)
+		}
+		if one := strings.HasPrefix(c.form, "assert v =="); one && strings.Join(expected, "; ") != "no no yes no; no no no yes; yes no no no; no yes no no" {
+			t.Errorf("%q: expected are %q", c.form, expected)
+		}
 	}
 }
 

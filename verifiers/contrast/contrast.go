@@ -18,10 +18,14 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// program makes tests blind: it reads a request as JSON from standard input, and writes the answer as JSON.
-//
+//go:embed names.py
+var names string
+
 //go:embed blind.py
-var program string
+var blind string
+
+// program makes tests blind: it reads a request as JSON from standard input, and writes the answer as JSON.
+var program = names + blind
 
 // Ask is the text of the Python function by which blind tests note answers. It needs a function that keeps a line.
 //
