@@ -245,6 +245,11 @@ func (s Suite) contrasted(v verifiers.Verdict, c contrast.Calibration, blind End
 		v = refuse(v, contrast.Reason, "the candidate passes the tests, but not when they do not say what they expect", sum)
 		if blind.Success() {
 			v.Message += fmt.Sprintf(": it answers otherwise at line %d of a hidden file", wrong[0].Line)
+			var places []byte
+			for _, q := range wrong {
+				places = fmt.Appendf(places, "%s:%d: another answer than the reference solution's\n", q.Path, q.Line)
+			}
+			v.Stderr = runtime.Output{Head: places, Total: int64(len(places))}
 		} else {
 			v.Message += " (the run with blind tests: " + blind.String() + ")"
 		}

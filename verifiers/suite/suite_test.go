@@ -160,6 +160,9 @@ func TestWhy(t *testing.T) {
 		if err != nil || v.Reason != contrast.Reason || !strings.HasSuffix(v.Message, want) || strings.Contains(v.Message, "t.py") {
 			t.Errorf("%v: %s: %s, want %s", err, v.Reason, v.Message, want)
 		}
+		if private := "t.py:7: another answer than the reference solution's\n"; !c.late && string(v.Stderr.Bytes()) != private {
+			t.Errorf("the private part has %q, want %q", v.Stderr, private)
+		}
 	}
 }
 

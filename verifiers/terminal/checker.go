@@ -124,15 +124,15 @@ func (c *checker) execute(ctx context.Context, files []contrast.File) (ran execu
 	if args, err = c.in.Beside(c.services(), args, &cfg); err != nil {
 		return ran, err
 	}
+	answers, mount, err := suite.NewAnswersFile(dir)
+	if err != nil {
+		return ran, err
+	}
 	access := runtime.Access{Close: func() (int64, error) { return 0, nil }}
 	if c.eval.Checker.Network && c.in.Network != nil {
 		if access, err = c.in.Network(); err != nil {
 			return ran, err
 		}
-	}
-	answers, mount, err := suite.NewAnswersFile(dir)
-	if err != nil {
-		return ran, err
 	}
 	cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(append(cfg.Mounts, access.Mounts...), mount)
 	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
