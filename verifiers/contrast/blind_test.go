@@ -125,3 +125,23 @@ func TestInPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnValues: what the candidate has a say in is no model of the tests, so both sides are asked.
+func TestOwnValues(t *testing.T) {
+	for name, text := range map[string]string{
+		"parameter with a variable's name": "n = 3\ndef test_f(n):\n    assert f() == str(n)\n",
+		"context":                          "n = 3\nwith g() as n:\n    assert f() == str(n)\n",
+		"filled":                           "xs = []\nfor i in range(3):\n    xs.append(g(i))\nassert f() == sorted(xs)\n",
+		"extended":                         "xs = {}\nxs['a'] = g(1)\nassert f() == str(xs)\n",
+		"global":                           "n = 3\ndef setup():\n    global n\n    n = g(1)\ndef test_f():\n    assert f() == str(n)\n",
+		"rows":                             "for x, y in (1, 2), (3, g(1)):\n    assert f() == str(x)\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+			must.Do(t, err)
+			if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, ") == (") {
+				t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+			}
+		})
+	}
+}

@@ -52,8 +52,8 @@ class Names:
         own = {name for name, module in imported.items() if module not in LIBRARY} | set(request["names"] or ())
         self.foreign = (set(dir(builtins)) | set(imported)) - own - (REACH if request["answers"] else set())
         self.fixed = self.foreign - VARY - {name for name, module in imported.items() if module in VARY}
-        self.sources = {}  # what each name gets, or is a part of
-        self.known = {}  # the values that names have, by scope and name; None for one that is not known
+        self.known = {}  # what each variable, a scope and a label, gets; None for what is not known
+        self.sources = {}  # what this is computed from
         self.meant = {}  # what stands has found for names
         self.unfollowed = set()  # functions of the tests that are called with what is not known
         self.passed = {named(n) for n in self.walked if isinstance(getattr(n, "ctx", None), ast.Load) and getattr(self.parents[n], "func", None) is not n}
@@ -71,14 +71,6 @@ class Names:
                 self.bound.setdefault(value, []).append(key)
         self.models = {n.name: n for n in self.tree.body if isinstance(n, FUNCTIONS + (ast.ClassDef,)) and not n.decorator_list and not n.name.startswith("test")}
         self.helpers = {n.name for n in self.walked if isinstance(n, FUNCTIONS)}
-        for n in self.walked:
-            for target in getattr(n, "targets", [getattr(n, "target", None)]):
-                value = getattr(n, "iter", getattr(n, "value", None))
-                pairs = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
-                for part, given in zip(target.elts, value.elts) if pairs else [(target, value)] if value and isinstance(target, ast.AST) else ():
-                    for name in ast.walk(part):
-                        if isinstance(name, ast.Name):
-                            self.sources.setdefault((self.scope(n), name.id), []).append(given)
         self.changing = {name for _, name in self.sources} | {n.arg for n in self.walked if isinstance(n, ast.arg)}
         self.owned = set()  # names for which only the tests have a say
         self.gone = set()  # nodes that blind tests do not have
@@ -106,60 +98,81 @@ class Names:
         """The outermost function that a node is part of, if it is of one."""
         return ([n for n in self.above(node) if isinstance(n, FUNCTIONS)] or [None])[-1]
 
-    def bind(self, target, value, scope):
+    def bind(self, target, value, scope, *source):
+        """Let the variables of a target get a value, which is None if it is not known. They are computed from its source:
+        only the candidate knows what None is, and a value without one is its own."""
         if variable(target):
-            self.known.setdefault((scope if isinstance(target, ast.Name) else self.tree, label(target)), []).append(value)
+            key = scope if isinstance(target, ast.Name) else self.tree, label(target)
+            self.known.setdefault(key, []).append(value)
+            self.sources.setdefault(key, []).extend(source or [value])
             self.meant.clear()
         elif isinstance(target, (ast.Tuple, ast.List)):
-            parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            pairs = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
             for i, part in enumerate(target.elts):
-                self.bind(part, parts[i] if i < len(parts) else None, scope)
+                self.bind(part, value.elts[i] if pairs else None, scope, *(source if pairs else source or [value]))
+        elif isinstance(target, ast.Starred):
+            self.bind(target.value, None, scope, *(source or [value]))
 
     def bindings(self):
+        """Bind all variables: first those that tables may be made of, then those that get rows of these."""
+        functions = [n for n in self.walked if isinstance(n, FUNCTIONS)]
         for n in self.walked:
-            if isinstance(n, ast.Assign):
-                for target in n.targets:
-                    self.bind(target, n.value, self.scope(n))
-                    if isinstance(self.parents[n], ast.ClassDef) and isinstance(target, ast.Name):
-                        self.bind(ast.Attribute(ast.Name("cls"), target.id), n.value, self.tree)
-            elif isinstance(n, (ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
-                self.bind(n.target, None if isinstance(n, ast.AugAssign) else n.value, self.scope(n))
-            elif isinstance(n, ast.withitem):
-                self.bind(n.optional_vars, None, self.scope(n))
-            elif isinstance(n, ast.ExceptHandler) and n.name:
-                self.bind(ast.Name(n.name), None, self.scope(n))
-            elif isinstance(n, (ast.Global, ast.Nonlocal)):  # a function gives these names other values
-                for scope in [s for s in self.above(n) if isinstance(s, FUNCTIONS + (ast.Module,))]:
-                    self.bind(ast.Tuple(list(map(ast.Name, n.names))), None, scope)
-        self.parameters([n for n in self.walked if isinstance(n, FUNCTIONS) and not n.name.startswith("test")], [n for n in self.walked if isinstance(n, ast.Call)])
-        self.fixtures([n for n in self.walked if isinstance(n, FUNCTIONS)])
-        for n in self.walked:
-            if isinstance(n, FUNCTIONS):
-                for mark in n.decorator_list:
-                    if isinstance(mark, ast.Call) and called(mark) == "parametrize" and len(mark.args) > 1 and self.plain(mark.args[0]):
-                        names = ast.literal_eval(mark.args[0])
-                        names = [ast.Name(name.strip()) for name in (names.split(",") if isinstance(names, str) else names)]
-                        for row in self.rows(mark.args[1]):
-                            param = isinstance(row, ast.Call) and called(row) == "param"
-                            values = ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row
-                            self.bind(ast.Tuple(names), values, n)
-                            for i, name in enumerate(names):
-                                self.sources.setdefault((n, name.id), []).append(values.elts[i] if i < len(getattr(values, "elts", ())) else values)
-
+            self.assigned(n, self.scope(n))
+        self.parameters([f for f in functions if not f.name.startswith("test")], [n for n in self.walked if isinstance(n, ast.Call)])
+        self.fixtures(functions)
+        for f in functions:
+            self.parametrized(f)
         for n in self.walked:  # a parameter of which nothing is known is no variable of the file
-            if isinstance(n, ast.arg) and not isinstance(self.parents[self.parents[n]], ast.Lambda):
-                self.known.setdefault((self.scope(n), n.arg), [None])
+            if isinstance(n, ast.arg) and not isinstance(self.parents[self.parents[n]], ast.Lambda) and (self.scope(n), n.arg) not in self.known:
+                self.bind(ast.Name(n.arg), None, self.scope(n))
         for n in self.walked:
             if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension)):
                 for row in self.rows(n.iter) or [None]:
-                    self.bind(n.target, row, self.scope(n))
-
+                    self.bind(n.target, row, self.scope(n), n.iter)
         for n in self.walked:
-            if isinstance(n, ast.Subscript) and not isinstance(n.ctx, ast.Load) or isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and called(n) in CHANGES:
-                while isinstance(n, (ast.Subscript, ast.Call, ast.Attribute)) and not variable(n):
-                    n = getattr(n, "value", getattr(n, "func", None))
-                if n and self.home(n):
-                    self.bind(n, None, self.home(n))
+            self.changed(n)
+
+    def assigned(self, n, scope):
+        """Bind what a node assigns."""
+        if isinstance(n, ast.Assign):
+            for target in n.targets:
+                self.bind(target, n.value, scope)
+                if isinstance(self.parents[n], ast.ClassDef) and isinstance(target, ast.Name):
+                    self.bind(ast.Attribute(ast.Name("cls"), target.id), n.value, scope)
+        elif isinstance(n, ast.AugAssign):
+            self.bind(n.target, None, scope, n.value)
+        elif isinstance(n, (ast.AnnAssign, ast.NamedExpr)) and n.value:
+            self.bind(n.target, n.value, scope)
+        elif isinstance(n, ast.withitem):
+            self.bind(n.optional_vars, None, scope)
+        elif isinstance(n, ast.ExceptHandler) and n.name:
+            self.bind(ast.Name(n.name), None, scope)
+        elif isinstance(n, (ast.Global, ast.Nonlocal)):  # a function gives these names other values
+            for above in [s for s in self.above(n) if isinstance(s, FUNCTIONS + (ast.Module,))]:
+                self.bind(ast.Tuple(list(map(ast.Name, n.names))), None, above)
+
+    def parametrized(self, f):
+        """Bind the parameters that get rows of a mark's table."""
+        for mark in f.decorator_list:
+            if isinstance(mark, ast.Call) and called(mark) == "parametrize" and len(mark.args) > 1 and self.plain(mark.args[0]):
+                names = ast.literal_eval(mark.args[0])
+                names = [ast.Name(name.strip()) for name in (names.split(",") if isinstance(names, str) else names)]
+                for row in self.rows(mark.args[1]):
+                    param = isinstance(row, ast.Call) and called(row) == "param"
+                    self.bind(ast.Tuple(names), ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row, f)
+
+    def changed(self, n):
+        """Bind a variable whose value a node changes in place."""
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and called(n) in CHANGES:
+            root, source = n.func.value, ast.Tuple(n.args + [k.value for k in n.keywords])
+        elif isinstance(n, (ast.Subscript, ast.Attribute)) and not isinstance(n.ctx, ast.Load) and not variable(n):
+            root, source = n.value, getattr(next(s for s in self.above(n) if isinstance(s, ast.stmt)), "value", None)
+        else:
+            return
+        while isinstance(root, (ast.Subscript, ast.Call, ast.Attribute)) and not variable(root):
+            root = getattr(root, "value", getattr(root, "func", None))
+        if self.home(root):
+            self.bind(root, None, self.home(root), source)
 
     def fixtures(self, functions):
         """Bind the parameters that get what a fixture returns."""
@@ -167,7 +180,8 @@ class Names:
             if any(named(getattr(d, "func", d)) == "fixture" for d in f.decorator_list):
                 returned = [n.value for n in ast.walk(f) if isinstance(n, (ast.Return, ast.Yield)) and n.value and self.scope(n) is f]
                 for user in [u for u in functions if f.name in [a.arg for a in u.args.args]]:
-                    self.known.setdefault((user, f.name), []).extend(returned)
+                    for value in returned:
+                        self.bind(ast.Name(f.name), value, user, None)
 
     def parameters(self, helpers, calls):
         """Bind the parameters of the tests' own functions to what they are called with, and to what they are without it."""
@@ -184,7 +198,7 @@ class Names:
                 given.update(dict(zip(names, call.args)), **{k.arg: k.value for k in call.keywords if k.arg})
                 self.unfollowed |= {f.name} if unknown else set()
                 for name, value in given.items():
-                    self.known.setdefault((f, name), []).append(None if unknown else value)
+                    self.bind(ast.Name(name), None if unknown else value, f, None)
 
     def home(self, name):
         """Where a name has its values: in a function around it or in the file."""
@@ -246,20 +260,20 @@ class Names:
         """Whether only the tests have a say in an expression's value, the same in each run."""
         todo, seen = [node], set()
         for part in todo:
-            if isinstance(part, ast.Await):
+            if part is None or isinstance(part, ast.Await):
                 return False
             inside = list(ast.walk(part))
             bound = {"self"} if isinstance(part, ast.ClassDef) else set()
             bound |= {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in inside if isinstance(n, ast.arg)}
             seeded = {n for c in inside if isinstance(c, ast.Call) and called(c) == "Random" and c.args and self.plain(c.args[0]) for n in ast.walk(c)}
             for name in [n for n in inside if isinstance(n, ast.Name) and n.id not in bound and n not in seeded]:
-                key = next(((s, name.id) for s in (self.scope(name), self.tree) if (s, name.id) in self.sources), name.id)
+                key = self.home(name), name.id
                 if key not in self.owned and key not in seen:
-                    more = self.sources.get(key, [self.models[key]] if key in self.models else [])
-                    if not more and key not in self.fixed:
+                    more = self.sources.get(key, [self.models[name.id]] if name.id in self.models else [])
+                    if not more and name.id not in self.fixed:
                         return False
                     seen.add(key)
-                    todo += more
+                    todo += dict.fromkeys(more)
         self.owned |= seen
         return True
 
