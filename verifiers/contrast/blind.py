@@ -176,7 +176,7 @@ class Blind(Names):
     def alone(self, node):
         """Whether a statement shares its lines with no other."""
         (start, end), line = self.span(node), self.lines[node.lineno - 1]
-        rest = self.text(end, (self.lines + [len(self.data)])[node.end_lineno]).strip()
+        rest = self.text(end, self.lines[node.end_lineno]).strip()
         return not self.text(line, start).strip() and (not rest or rest.startswith("#"))
 
     def leave_out(self, node, new):
@@ -186,7 +186,7 @@ class Blind(Names):
     @staticmethod
     def accuses(node):
         error = getattr(node, "exc", getattr(node, "value", None))
-        name = named(getattr(error, "func", error))
+        name = called(error)
         return (isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
                 or isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value)
 
@@ -452,8 +452,7 @@ class Blind(Names):
     def prelude(self):
         """Declare ask where the file's own statements begin."""
         first = next(n for i, n in enumerate(self.tree.body) if getattr(n, "module", "") != "__future__" and not (not i and isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)))
-        at = self.lines[min([first.lineno] + [d.lineno for d in getattr(first, "decorator_list", [])]) - 1]
-        self.insert(at, "%s = {}; exec(%r, %s); %s, %s = %s['asking'], %s['ask']%s" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, IN, ASK, ASK, ASK, "\n" if hasattr(first, "body") else "; "))
+        self.insert(self.begin(first), "%s = {}; exec(%r, %s); %s, %s = %s['asking'], %s['ask']%s" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, IN, ASK, ASK, ASK, "\n" if hasattr(first, "body") else "; "))
 
     def blind(self):
         """Return the text that asks."""
@@ -467,13 +466,13 @@ class Blind(Names):
         text, at = b"", 0
         for e in sorted(self.edits, key=lambda e: (e["start"], e["start"] != e["end"], -e["end"])):
             if e["start"] >= at:
-                text += self.data[at:e["start"]] + e["new"].encode("utf-8", "surrogatepass")
+                text += self.data[at:e["start"]] + e["new"].encode()
                 at = e["end"]
-        return (text + self.data[at:]).decode("utf-8", "surrogatepass")
+        return (text + self.data[at:]).decode()
 
     def canary(self):
         """Make every test fail where it ends or, if there is none, the file."""
-        tests = [n for n in self.walked if isinstance(n, FUNCTIONS) and n.name.startswith("test") and self.function(n) is n]
+        tests = [f for f in self.functions if f.name.startswith("test") and self.function(f) is f]
         for n in tests:
             start, end = self.span(n.body[0])[0], self.span(n.body[-1])[1]
             indent = self.text(self.lines[n.body[0].lineno - 1], start)
@@ -483,8 +482,7 @@ class Blind(Names):
                     yield {"start": self.span(r)[0], "end": self.span(r)[0], "new": FAIL + "; "}
         if not tests:
             for n in [n for n in self.tree.body if not isinstance(n, ast.Expr) and getattr(n, "module", "") != "__future__"][:1]:
-                at = self.lines[min(n.lineno, *(d.lineno for d in getattr(n, "decorator_list", [n]) or [n])) - 1]
-                yield {"start": at, "end": at, "new": PROGRAM_FAILS + "\n"}  # it can end itself before its last line
+                yield {"start": self.begin(n), "end": self.begin(n), "new": PROGRAM_FAILS + "\n"}  # it can end itself before its last line
             yield {"start": len(self.data), "end": len(self.data), "new": "\n" + FAIL + "\n"}
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import itertools
 import os
 import sys
 
@@ -16,12 +17,13 @@ VARY = REACH | {"random", "numpy", "np", "time", "datetime", "uuid", "secrets", 
 
 
 def named(node):
-    """The last name of a dotted one."""
+    """The last part of a dotted name; "" for what is no name."""
     return getattr(node, "attr", getattr(node, "id", ""))
 
 
-def called(call):
-    return named(call.func)
+def called(node):
+    """The last part of the name that a call calls, or of a name itself."""
+    return named(getattr(node, "func", node))
 
 
 def variable(node):
@@ -30,56 +32,64 @@ def variable(node):
 
 
 def label(node):
-    """What the values of a variable are known by."""
+    """What a variable is called in its scope: x, or .x for an attribute."""
     return "." + node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 class Names:
-    """The names of a file, whose text is given, and what nodes of its tree stand for."""
+    """The variables of a file, and what the nodes of its tree stand for. A variable is a scope, which is a function or the
+    file, and a label; attributes of the tests have the file as their scope."""
 
     def __init__(self, text, request):
-        self.data, self.request = text.encode("utf-8", "surrogatepass"), request
+        self.data, self.request = text.encode(), request
+        self.lines = list(itertools.accumulate(map(len, [b""] + self.data.splitlines(keepends=True))))  # where each begins, and the end
         self.tree = ast.parse(text)
-        self.lines, at = [], 0
-        for line in self.data.splitlines(keepends=True):
-            self.lines.append(at)
-            at += len(line)
         self.walked = list(ast.walk(self.tree))
         self.parents = {child: node for node in self.walked for child in ast.iter_child_nodes(node)}
-        top = lambda dotted: dotted.partition(".")[0]
-        imported = {top(a.asname or a.name): "" if getattr(n, "level", 0) else top(getattr(n, "module", None) or a.name)
-                    for n in self.walked if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
-        own = {name for name, module in imported.items() if module not in LIBRARY} | set(request["names"] or ())
-        self.foreign = (set(dir(builtins)) | set(imported)) - own - (REACH if request["answers"] else set())
-        self.fixed = self.foreign - VARY - {name for name, module in imported.items() if module in VARY}
-        self.known = {}  # what each variable, a scope and a label, gets; None for what is not known
+        self.functions = [n for n in self.walked if isinstance(n, FUNCTIONS)]
+        self.helpers = {f.name for f in self.functions}
+        self.models = {n.name: n for n in self.tree.body  # what may compute what the tests expect
+                       if isinstance(n, FUNCTIONS + (ast.ClassDef,)) and not n.decorator_list and not n.name.startswith("test")}
+        modules = self.modules()
+        tested = {name for name, module in modules.items() if module not in LIBRARY} | set(request["names"] or ())
+        self.foreign = (set(dir(builtins)) | set(modules)) - tested - (REACH if request["answers"] else set())  # names of nothing of the candidate's
+        self.fixed = self.foreign - VARY - {name for name, module in modules.items() if module in VARY}  # those that are the same in each run
+
+        reads = [n for n in self.walked if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)]
+        self.passed = {named(n) for n in reads if getattr(self.parents[n], "func", None) is not n}  # names that are read and not called
+        self.known = {}  # what each variable gets; None for what is not known
         self.sources = {}  # what this is computed from
-        self.meant = {}  # what stands has found for names
+        self.meant = {}  # what stands has found for variables
         self.unfollowed = set()  # functions of the tests that are called with what is not known
-        self.passed = {named(n) for n in self.walked if isinstance(getattr(n, "ctx", None), ast.Load) and getattr(self.parents[n], "func", None) is not n}
         self.bindings()
-        self.loads = {}  # where each name is used
-        for n in self.walked:
-            if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
-                self.loads.setdefault((self.home(n), label(n)), []).append(n)
-        self.uses = {}
-        for (_, name), found in self.loads.items():
-            self.uses.setdefault(name, []).extend(found)
-        self.bound = {}  # by value, the scopes and names that have it
+        self.changing = {name for _, name in self.sources} | {n.arg for n in self.walked if isinstance(n, ast.arg)}
+        self.bound = {}  # the variables that get a value
         for key, values in self.known.items():
             for value in values:
                 self.bound.setdefault(value, []).append(key)
-        self.models = {n.name: n for n in self.tree.body if isinstance(n, FUNCTIONS + (ast.ClassDef,)) and not n.decorator_list and not n.name.startswith("test")}
-        self.helpers = {n.name for n in self.walked if isinstance(n, FUNCTIONS)}
-        self.changing = {name for _, name in self.sources} | {n.arg for n in self.walked if isinstance(n, ast.arg)}
-        self.owned = set()  # names for which only the tests have a say
+        self.loads, self.uses = {}, {}  # where each variable is read, and where all with its label are
+        for n in reads:
+            self.loads.setdefault((self.home(n), label(n)), []).append(n)
+            self.uses.setdefault(label(n), []).append(n)
+        self.owned = set()  # variables in which only the tests have a say
         self.gone = set()  # nodes that blind tests do not have
 
+    def modules(self):
+        """The module that each imported name is of, without its submodules; "" for one of the tests' own package."""
+        top = lambda dotted: dotted.partition(".")[0]
+        return {top(a.asname or a.name): "" if getattr(n, "level", 0) else top(getattr(n, "module", None) or a.name)
+                for n in self.walked if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
+
     def span(self, node):
+        """Where a node begins and ends, in bytes."""
         return self.lines[node.lineno - 1] + node.col_offset, self.lines[node.end_lineno - 1] + node.end_col_offset
 
+    def begin(self, statement):
+        """Where the line begins in which a statement begins, with its decorators."""
+        return self.lines[min(n.lineno for n in [statement, *getattr(statement, "decorator_list", [])]) - 1]
+
     def text(self, start, end):
-        return self.data[start:end].decode("utf-8", "surrogatepass")
+        return self.data[start:end].decode()
 
     def above(self, node):
         """A node and all that it is part of, from the inside out."""
@@ -115,12 +125,14 @@ class Names:
 
     def bindings(self):
         """Bind all variables: first those that tables may be made of, then those that get rows of these."""
-        functions = [n for n in self.walked if isinstance(n, FUNCTIONS)]
         for n in self.walked:
             self.assigned(n, self.scope(n))
-        self.parameters([f for f in functions if not f.name.startswith("test")], [n for n in self.walked if isinstance(n, ast.Call)])
-        self.fixtures(functions)
-        for f in functions:
+        for n in self.walked:
+            if isinstance(n, ast.Call):
+                self.arguments(n)
+        for f in self.functions:
+            self.fixture(f)
+        for f in self.functions:
             self.parametrized(f)
         for n in self.walked:  # a parameter of which nothing is known is no variable of the file
             if isinstance(n, ast.arg) and not isinstance(self.parents[self.parents[n]], ast.Lambda) and (self.scope(n), n.arg) not in self.known:
@@ -174,31 +186,27 @@ class Names:
         if self.home(root):
             self.bind(root, None, self.home(root), source)
 
-    def fixtures(self, functions):
-        """Bind the parameters that get what a fixture returns."""
-        for f in functions:
-            if any(named(getattr(d, "func", d)) == "fixture" for d in f.decorator_list):
-                returned = [n.value for n in ast.walk(f) if isinstance(n, (ast.Return, ast.Yield)) and n.value and self.scope(n) is f]
-                for user in [u for u in functions if f.name in [a.arg for a in u.args.args]]:
-                    for value in returned:
-                        self.bind(ast.Name(f.name), value, user, None)
+    def arguments(self, call):
+        """Bind the parameters of the tests' own functions to what a call gives them, and to what they are without it."""
+        unknown = called(call) in self.passed or any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
+        method = isinstance(call.func, ast.Attribute)
+        found = [f for f in self.functions if f.name == called(call) and not f.name.startswith("test") and isinstance(self.parents[f], ast.ClassDef) == method]
+        for f in [f for f in found if self.parents[f] in self.above(call)] or found:
+            self.unfollowed |= {f.name} if unknown else set()
+            first = method and "staticmethod" not in map(named, f.decorator_list)  # the parameter that no argument is for
+            names = [a.arg for a in getattr(f.args, "posonlyargs", []) + f.args.args][first:]
+            given = {**dict(zip(names[::-1], f.args.defaults[::-1])), **{a.arg: d for a, d in zip(f.args.kwonlyargs, f.args.kw_defaults) if d},
+                     **dict(zip(names, call.args)), **{k.arg: k.value for k in call.keywords if k.arg}}
+            for name, value in given.items():
+                self.bind(ast.Name(name), None if unknown else value, f, None)
 
-    def parameters(self, helpers, calls):
-        """Bind the parameters of the tests' own functions to what they are called with, and to what they are without it."""
-        for call in calls:
-            if not isinstance(call.func, (ast.Name, ast.Attribute)):
-                continue
-            unknown = called(call) in self.passed or any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
-            method = isinstance(call.func, ast.Attribute)
-            found = [f for f in helpers if f.name == called(call) and isinstance(self.parents[f], ast.ClassDef) == method]
-            for f in [f for f in found if self.parents[f] in self.above(call)] or found:
-                static = any(getattr(d, "id", "") == "staticmethod" for d in f.decorator_list)
-                names = [a.arg for a in getattr(f.args, "posonlyargs", []) + f.args.args][method and not static:]
-                given = {name: d for name, d in list(zip(names[::-1], f.args.defaults[::-1])) + [(a.arg, d) for a, d in zip(f.args.kwonlyargs, f.args.kw_defaults)] if d}
-                given.update(dict(zip(names, call.args)), **{k.arg: k.value for k in call.keywords if k.arg})
-                self.unfollowed |= {f.name} if unknown else set()
-                for name, value in given.items():
-                    self.bind(ast.Name(name), None if unknown else value, f, None)
+    def fixture(self, f):
+        """Bind the parameters that get what a function returns, if it is a fixture."""
+        if "fixture" in map(called, f.decorator_list):
+            returned = [n.value for n in ast.walk(f) if isinstance(n, (ast.Return, ast.Yield)) and n.value and self.scope(n) is f]
+            for user in [u for u in self.functions if f.name in [a.arg for a in u.args.args]]:
+                for value in returned:
+                    self.bind(ast.Name(f.name), value, user, None)
 
     def home(self, name):
         """Where a name has its values: in a function around it or in the file."""
