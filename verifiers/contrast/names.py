@@ -69,7 +69,7 @@ class Names:
                 self.bound.setdefault(value, []).append(key)
         self.loads, self.uses = {}, {}  # where each variable is read, and where all with its label are
         for n in reads:
-            self.loads.setdefault((self.home(n), label(n)), []).append(n)
+            self.loads.setdefault(self.key(n), []).append(n)
             self.uses.setdefault(label(n), []).append(n)
         self.owned = set()  # variables in which only the tests have a say
         self.gone = set()  # nodes that blind tests do not have
@@ -183,8 +183,9 @@ class Names:
             return
         while isinstance(root, (ast.Subscript, ast.Call, ast.Attribute)) and not variable(root):
             root = getattr(root, "value", getattr(root, "func", None))
-        if self.home(root):
-            self.bind(root, None, self.home(root), source)
+        scope, _ = self.key(root)
+        if scope:
+            self.bind(root, None, scope, source)
 
     def arguments(self, call):
         """Bind the parameters of the tests' own functions to what a call gives them, and to what they are without it."""
@@ -208,23 +209,29 @@ class Names:
                 for value in returned:
                     self.bind(ast.Name(f.name), value, user, None)
 
-    def home(self, name):
-        """Where a name has its values: in a function around it or in the file."""
+    def key(self, name):
+        """The variable that a name or an attribute reads: its scope, which is None if it gets nothing in the file, and its label."""
         scopes = [self.tree] if isinstance(name, ast.Attribute) else self.above(name) if name in self.parents else []
-        return next((s for s in scopes if isinstance(s, FUNCTIONS + (ast.Module,)) and (s, label(name)) in self.known), None)
+        return next((s for s in scopes if isinstance(s, FUNCTIONS + (ast.Module,)) and (s, label(name)) in self.known), None), label(name)
 
     def values(self, name):
-        values = self.known.get((self.home(name), label(name)), [])
+        """What a variable gets, if all of that is known."""
+        values = self.known.get(self.key(name), [])
         return [] if None in values else values
 
     def rows(self, table):
         """What a loop over a table gets in turn."""
         pairs = isinstance(table, ast.Call) and called(table) == "items" and isinstance(table.func, ast.Attribute)
-        return [row for t in self.stands(table.func.value if pairs else table, {"list"}) for row in
-                ([ast.Tuple([k, v]) if pairs else k for k, v in zip(t.keys, t.values) if k is not None] if isinstance(t, ast.Dict) else getattr(t, "elts", ()))]
+        rows = []
+        for t in self.stands(table.func.value if pairs else table, {"list"}):
+            if isinstance(t, ast.Dict):
+                rows += [ast.Tuple([k, v]) if pairs else k for k, v in zip(t.keys, t.values) if k is not None]
+            else:
+                rows += getattr(t, "elts", ())
+        return rows
 
     def resolve(self, node):
-        """The literals that an expression stands for."""
+        """The literals among what an expression stands for, also in a set() or the like."""
         return [n for n in self.stands(node, HOLDERS) if self.plain(n)]
 
     def stands(self, node, through=()):
@@ -235,11 +242,11 @@ class Names:
                 return self.stands(node.value, through) if "list" in through else [node]
             return [w for found in items for i in found for w in self.stands(i, through)]
         if variable(node) and self.values(node):
-            name = self.home(node), label(node), frozenset(through)
-            if name not in self.meant:
-                self.meant[name] = []  # for a name that is bound to itself
-                self.meant[name] = list(dict.fromkeys(w for v in self.values(node) for w in self.stands(v, through)))
-            return self.meant[name]
+            asked = self.key(node), frozenset(through)
+            if asked not in self.meant:
+                self.meant[asked] = []  # for a variable that gets itself
+                self.meant[asked] = list(dict.fromkeys(w for v in self.values(node) for w in self.stands(v, through)))
+            return self.meant[asked]
         if isinstance(node, ast.Call) and called(node) in through and node.args and (not node.keywords or called(node) == "approx"):
             return self.stands(node.args[0], through)
         return [node]
@@ -249,14 +256,15 @@ class Names:
         Nothing for a slice, and for what is no table."""
         if not isinstance(table, (ast.Dict, ast.List, ast.Tuple)) or table not in self.parents or isinstance(key, ast.Slice):
             return []
+        parts = table.values if isinstance(table, ast.Dict) else table.elts
         try:
             at = ast.literal_eval(getattr(key, "value", key) if type(key).__name__ == "Index" else key)  # an Index before Python 3.9
-            return [{ast.literal_eval(k): v for k, v in zip(table.keys, table.values)}[at] if isinstance(table, ast.Dict) else table.elts[at]]
+            return [dict(zip(map(ast.literal_eval, table.keys), parts))[at] if isinstance(table, ast.Dict) else parts[at]]
         except (ValueError, TypeError, LookupError):
-            return table.values if isinstance(table, ast.Dict) else table.elts
+            return parts
 
     def fresh(self, node):
-        """Whether a value is not known, or begins as an empty list or the like, for the tests to fill."""
+        """Whether an expression is no literal and stands for none, except for empty lists and the like, which are filled later."""
         found = self.resolve(node)
         return node not in found and not any(getattr(v, "elts", getattr(v, "keys", True)) for v in found)
 
@@ -271,11 +279,11 @@ class Names:
             if part is None or isinstance(part, ast.Await):
                 return False
             inside = list(ast.walk(part))
-            bound = {"self"} if isinstance(part, ast.ClassDef) else set()
-            bound |= {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in inside if isinstance(n, ast.arg)}
-            seeded = {n for c in inside if isinstance(c, ast.Call) and called(c) == "Random" and c.args and self.plain(c.args[0]) for n in ast.walk(c)}
-            for name in [n for n in inside if isinstance(n, ast.Name) and n.id not in bound and n not in seeded]:
-                key = self.home(name), name.id
+            inner = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in inside if isinstance(n, ast.arg)}
+            inner |= {"self"} if isinstance(part, ast.ClassDef) else set()
+            seeded = [c for c in inside if isinstance(c, ast.Call) and called(c) == "Random" and c.args and self.plain(c.args[0])]
+            for name in {n for n in inside if isinstance(n, ast.Name) and n.id not in inner}.difference(*map(ast.walk, seeded)):
+                key = self.key(name)
                 if key not in self.owned and key not in seen:
                     more = self.sources.get(key, [self.models[name.id]] if name.id in self.models else [])
                     if not more and name.id not in self.fixed:
@@ -295,25 +303,25 @@ class Names:
         while len(parts) > known:  # there are expressions with these values whose names have not been followed
             known = len(parts)
             for n in {n for part in parts for key in self.bound.get(part, ()) for n in self.loads.get(key, ())} - self.gone:
-                item = n
+                item = n  # with the subscripts that follow the name
                 while isinstance(self.parents[item], ast.Subscript) and self.parents[item].value is item:
                     item = self.parents[item]
                 if not variable(n) or parts.intersection(self.stands(item, HOLDERS)):
-                    if not self.passes(n):
+                    if not self.harmless(n):
                         return True
                     parts.update(self.above(item))
         return False
 
-    def passes(self, n):
+    def harmless(self, name):
         """Whether a name only stands in a print, a helper's call, a table, a loop's head or what another name gets."""
-        below = n
-        for a in self.above(n):
-            if isinstance(a, ast.Call) and below is not a.func and called(a) not in HOLDERS:
-                return called(a) in ("subTest", "print") and "file" not in [k.arg for k in a.keywords] or \
-                    called(a) in self.helpers - self.unfollowed and isinstance(self.parents[a], ast.Expr) and getattr(getattr(a.func, "value", a.func), "id", "") in ("self", "cls", called(a))
-            if isinstance(a, ast.stmt):
-                return isinstance(a, (ast.For,) + FUNCTIONS) or isinstance(a, ast.Assign) and any(b in self.bound for b in self.above(n))
-            below = a
+        for part, above in self.steps(name):
+            if isinstance(above, ast.Call) and part is not above.func and called(above) not in HOLDERS:
+                if called(above) in ("subTest", "print"):
+                    return "file" not in [k.arg for k in above.keywords]
+                owner = getattr(getattr(above.func, "value", above.func), "id", "")
+                return owner in ("self", "cls", called(above)) and called(above) in self.helpers - self.unfollowed and isinstance(self.parents[above], ast.Expr)
+            if isinstance(above, ast.stmt):
+                return isinstance(above, (ast.For,) + FUNCTIONS) or isinstance(above, ast.Assign) and any(n in self.bound for n in self.above(name))
 
     @staticmethod
     def plain(node):
@@ -324,7 +332,7 @@ class Names:
             return False
 
     def leaves(self, node):
-        """The literals in one, and empty lists and the like."""
+        """The literals in a literal that have no parts, with empty lists and the like, except None."""
         children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
         if isinstance(node, ast.UnaryOp) or not children and isinstance(node, (ast.Constant, ast.List, ast.Tuple, ast.Dict)):
             return [node] if getattr(node, "value", 0) is not None else []
