@@ -23,35 +23,33 @@ var (
 func clean(s string) string {
 	s = html.UnescapeString(s) // before private characters are removed
 	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(fullWidth.Replace(s), "^$0"), "$1 $2")
-	return unify(norm.NFKC.String(unify(s)))
+	return unify(norm.NFKC.String(s))
 }
 
 // unaccented returns s decomposed, without the accents of Latin letters.
 func unaccented(s string) string { return accents().ReplaceAllString(norm.NFD.String(s), "$1") }
 
 // fold folds the case of a clean text.
-func fold(s string) string { return unify(norm.NFKC.String(cases.Fold().String(s))) }
+func fold(s string) string { return cases.Fold().String(s) }
 
 func unify(s string) string { return strings.Map(unifyRune, s) }
 
 // unifyRune returns the rune that replaces r, or -1 if r is invisible or private.
 func unifyRune(r rune) rune {
 	switch {
-	case ' ' <= r && r <= '~':
-		return r
-	case r == '\n', r == '\r', r == '\v', r == '\f', r == 0x85, r == 0x2028, r == 0x2029:
+	case strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r):
 		return '\n'
-	case unicode.IsSpace(r), unicode.IsControl(r), r == 0x2800: // the blank Braille pattern, a symbol
+	case unicode.IsSpace(r), unicode.IsControl(r):
 		return ' '
 	case unicode.In(r, unicode.Cf, unicode.Co, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
 		return -1
-	case unicode.Is(unicode.Pd, r), r == 0x2212:
+	case unicode.Is(unicode.Pd, r), r == '−':
 		return '-'
 	case strings.ContainsRune("“”„‟«»「」『』", r):
 		return '"'
 	case strings.ContainsRune("‘’‚‛′", r):
 		return '\''
-	case r == 0x2044, r == 0x2215:
+	case strings.ContainsRune("⁄∕", r):
 		return '/'
 	case unicode.IsDigit(r): // Unicode has decimal digits in runs of ten, from zero to nine
 		n := rune(0)
@@ -91,7 +89,6 @@ var (
 		{expression(`[ \t]+`), " "},
 		{expression(`(?i)\b(\d\d?)(?:st|nd|rd|th|\.)(?: of)?( ` + month + `\b)|\b(` + month + ` \d\d?)(?:st|nd|rd|th)\b`), "$1$2$3"}, // an ordinal
 	}
-	factorial = expression(`\d!$`)
 	initials  = expression(`\b\p{L}\.(?: ?\p{L}\.)+`)
 )
 
@@ -106,26 +103,18 @@ func plain(s string) string {
 	return initials().ReplaceAllStringFunc(s, strings.NewReplacer(".", "", " ", "").Replace)
 }
 
-// bare returns a plain text without quotes, outer brackets, emoji and punctuation around it.
+// bare returns a plain text without quotes, brackets, emoji and punctuation around it.
 func bare(s string) string {
-	for before := len(s) + 1; len(s) < before; {
-		before = len(s)
-		if s = strings.TrimRightFunc(s, func(r rune) bool { return strings.ContainsRune(" \"'*_~|.,;:", r) || isEmoji(r) }); !factorial().MatchString(s) {
-			s = strings.TrimRight(s, "!")
-		}
-		s = strings.TrimLeftFunc(s, func(r rune) bool { return strings.ContainsRune(" \"'*_~|,;:!=≈>#", r) || isEmoji(r) })
-		if n := len(s); n > 1 && strings.Contains("() [] {} <> $$", s[:1]+s[n-1:]) {
-			s = s[1 : n-1]
-		}
+	for range 4 { // one may be within another
+		s = around().ReplaceAllString(s, "$1$2$3$4$5$6")
 	}
 	return s
 }
 
-func isEmoji(r rune) bool {
-	return 0x1F000 <= r && r <= 0x1FAFF || 0x2600 <= r && r <= 0x27BF && !strings.ContainsRune("✖✗✘❌", r)
-}
-
 var (
+	emoji = `\x{2600}-\x{2715}\x{2719}-\x{274B}\x{274D}-\x{27BF}\x{1F000}-\x{1FAFF}` // but for crosses
+	// around matches "!" only where it is no factorial.
+	around  = expression(`^[ "'*_~|,;:!=≈>#` + emoji + `]+|[ "'*_~|.,;:` + emoji + `]+$|(^|\D)!+$|^\((.*)\)$|^\[(.*)\]$|^\{(.*)\}$|^<(.*)>$|^\$(.*)\$$`)
 	tight   = expression(` ?([^\p{L}\p{M}\p{N}\s]) ?`)
 	article = expression(`^(?:the|an?) `)
 )

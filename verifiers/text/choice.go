@@ -26,7 +26,7 @@ func (c Choice) Judge(text string) Verdict {
 	}
 	read, rule := place(text, c.Pattern, b.pick)
 	named, why, _ := b.read(read)
-	if why == "" && slices.ContainsFunc(named, func(i int) bool { return !slices.Contains(c.Right, i) }) {
+	if slices.ContainsFunc(named, func(i int) bool { return !slices.Contains(c.Right, i) }) {
 		if why = Wrong; len(named) > 1 { // choices that are the same but for their case
 			why = Several
 		}
@@ -48,7 +48,7 @@ func (b ballot) pick(lines []string) (string, Rule) {
 	_, why, isBare := b.read(lines[0])
 	_, whyLast, isBareLast := b.read(last)
 	isListed := item().MatchString(lines[0]) && item().MatchString(lines[1])
-	if why == "" && (whyLast == None || !isListed && (isBare && !isBareLast || item().MatchString(last) && len(lines) > 2) || last[0] == '|') {
+	if why == "" && (whyLast == None || !isListed && isBare && (!isBareLast || item().MatchString(last)) || last[0] == '|') {
 		return lines[0], FirstLine
 	}
 	isEnd := strings.HasPrefix(strings.TrimLeft(last, "-+*([ "), string(rune('A'+b.labels-1)))
@@ -87,7 +87,7 @@ var (
 // read returns the choices that an answer names, by a label or else by a text: several only if one text fits all of
 // them. If there are none, it returns the reason. isBare reports whether the answer has no other words.
 func (b ballot) read(s string) (named []int, why string, isBare bool) {
-	line := lowerLabel().ReplaceAllStringFunc(strings.Trim(s, "' "), strings.ToUpper)
+	line := lowerLabel().ReplaceAllStringFunc(s, strings.ToUpper)
 	equal := b.equal(computed().ReplaceAllString(s, "$1"))
 	var said []string
 	for part := range strings.SplitSeq(line, "\n") {
@@ -125,7 +125,7 @@ func explained(line string) string {
 	switch {
 	case text != "" && marksOf(text, firstMark)[0] == marksOf(label, labelMark)[0]:
 		line = label + strings.NewReplacer(".", "", ":", "", " -", "").Replace(between) + text + rest
-	case text != "" && len(tokenize(line).words) == 0:
+	case len(tokenize(line).words) == 0:
 		return line
 	default:
 		rest = between + text + rest

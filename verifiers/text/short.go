@@ -47,9 +47,8 @@ func (s Short) pick(lines []string) (string, Rule) {
 	isAnswer, concludes := s.reason(first) == "", conclusion().MatchString(last)
 	switch {
 	case other().MatchString(first), !closed().MatchString(last):
-	case isAnswer && s.reason(last) == Wrong && !concludes: // "It is Canberra.⏎It was founded in 1913."
-		return first, FirstLine
-	case !long().MatchString(first) && (isAnswer || len(lines) == 2 && !concludes || !strings.HasSuffix(first, ".")): // not "Let's see."
+	case isAnswer && s.reason(last) == Wrong && !concludes, // "It is Canberra.⏎It was founded in 1913."
+		!long().MatchString(first) && (isAnswer || len(lines) == 2 && !concludes || !strings.HasSuffix(first, ".")): // not "Let's see."
 		return first, FirstLine
 	}
 	if bullet().MatchString(before) && bullet().MatchString(last) {
@@ -117,7 +116,7 @@ func (s Short) judge(said string, accepted sentence, question []token) string {
 		rest = outside
 	}
 	rest = premise().ReplaceAllString(rest, "$1")
-	isYear := (s.Tolerance == nil || s.Tolerance.Sign() == 0) && len(first.text) == len("1945")
+	isYear := len(first.text) == len("1945")
 	isOther := func(t token) bool { // than a day beside a year
 		return t.isNumber && !(isYear && len(t.text) <= len("31")) && !(has(question, t) && !has(question, first))
 	}

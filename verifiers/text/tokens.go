@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"math/big"
 	"slices"
 	"strings"
@@ -104,17 +105,16 @@ func has(words []token, w token) bool {
 // nil is zero. 25% is 25 and also 0.25.
 func same(a, b token, tolerance *big.Rat) bool {
 	if a.value == nil || b.value == nil {
-		return a.text == b.text && a.isNumber == b.isNumber
+		return a.text == b.text
 	}
-	within := func(v, w *big.Rat) bool {
-		d := new(big.Rat).Sub(v, w)
-		return d.Sign() == 0 || tolerance != nil && d.Abs(d).Cmp(tolerance) <= 0
+	if b.isPercent {
+		a, b = b, a
 	}
-	share := func(t token) *big.Rat { // of one, if the other token is no percentage
-		if t.isPercent && a.isPercent != b.isPercent {
-			return new(big.Rat).Quo(t.value, big.NewRat(100, 1))
-		}
-		return t.value
-	}
-	return within(a.value, b.value) || within(share(a), share(b))
+	return within(a.value, b.value, tolerance) ||
+		a.isPercent && !b.isPercent && within(new(big.Rat).Quo(a.value, big.NewRat(100, 1)), b.value, tolerance)
+}
+
+func within(v, w, tolerance *big.Rat) bool {
+	d := new(big.Rat).Sub(v, w)
+	return d.Abs(d).Cmp(cmp.Or(tolerance, new(big.Rat))) <= 0
 }
