@@ -89,7 +89,7 @@ var (
 		{expression(`[ \t]+`), " "},
 		{expression(`(?i)\b(\d\d?)(?:st|nd|rd|th|\.)(?: of)?( ` + month + `\b)|\b(` + month + ` \d\d?)(?:st|nd|rd|th)\b`), "$1$2$3"}, // an ordinal
 	}
-	initials  = expression(`\b\p{L}\.(?: ?\p{L}\.)+`)
+	initials = expression(`\b\p{L}\.(?: ?\p{L}\.)+`)
 )
 
 // plain returns a clean text without markup and the dots of initials.

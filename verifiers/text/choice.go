@@ -41,18 +41,21 @@ type ballot struct {
 	words  [][]token
 }
 
-// pick picks the first line if the last names no other choice; or if the first begins no list, and the last is an item,
-// or a sentence where the first is nothing but its choice. Else it picks the last line, or a last list of all choices with labels.
+// pick picks the first line if it is an answer before an explanation. Else it picks the last line, or a last list of all
+// choices with labels.
 func (b ballot) pick(lines []string) (string, Rule) {
-	last := lines[len(lines)-1]
-	_, why, isBare := b.read(lines[0])
+	first, last := lines[0], lines[len(lines)-1]
+	_, why, isBare := b.read(first)
 	_, whyLast, isBareLast := b.read(last)
-	isListed := item().MatchString(lines[0]) && item().MatchString(lines[1])
-	if why == "" && (whyLast == None || !isListed && isBare && (!isBareLast || item().MatchString(last)) || last[0] == '|') {
-		return lines[0], FirstLine
+	isList := item().MatchString(first) && item().MatchString(lines[1])
+	// A sentence or an item that names other choices explains a first line that is nothing but its choice.
+	explains := whyLast == None || last[0] == '|' || isBare && !isList && (!isBareLast || item().MatchString(last) && len(lines) > 2)
+	if why == "" && explains {
+		return first, FirstLine
 	}
+	all := lines[max(0, len(lines)-b.labels):]
 	isEnd := strings.HasPrefix(strings.TrimLeft(last, "-+*([ "), string(rune('A'+b.labels-1)))
-	if all := lines[max(0, len(lines)-b.labels):]; isEnd && len(all) == b.labels && !slices.ContainsFunc(all, func(s string) bool { return !item().MatchString(s) }) {
+	if isEnd && len(all) == b.labels && !slices.ContainsFunc(all, func(s string) bool { return !item().MatchString(s) }) {
 		return strings.Join(all, "\n"), LastLine
 	}
 	return last, LastLine
@@ -106,7 +109,7 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	switch {
 	case equal != nil && !isLabel:
 		return equal, "", true
-	case len(texts)+len(labels) == 0:
+	case named == nil:
 		return nil, None, isBare
 	case isBare && len(labels) > 0 && !isLabel, len(named) != 1, isOpen(line): // "Mars (B)"
 		return nil, Several, isBare
