@@ -21,11 +21,10 @@ import types
 
 # Equalities, those that hold within a tolerance, and what of other types may be equal.
 CLOSE = {"assertAlmostEqual", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal"}
-EQUAL = CLOSE | {"assert_equal", "assert_array_equal", "assertIs", "assertEquals"} | {
-    "assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "Sequence", "MultiLine", "Count")}
-HOW = {"assertCountEqual": "sorted", "assertSequenceEqual": "list", "assertIs": "type", **dict.fromkeys(CLOSE, "close")}
-COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIsNot": ast.IsNot, "assertLess": ast.Lt,
-            "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE}
+HOW = {"assertCountEqual": "sorted", "assertSequenceEqual": "list", **dict.fromkeys(CLOSE, "close")}
+EQUAL = {"assert_equal", "assert_array_equal", "assertEquals"} | {"assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "MultiLine")}
+COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIs": ast.Is, "assertIsNot": ast.IsNot, "assertLess": ast.Lt,
+            "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE, **dict.fromkeys(EQUAL, ast.Eq)}
 TRUTHS = {"assertTrue": True, "assertFalse": False}
 ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count", "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
@@ -71,89 +70,86 @@ class Blind(Names):
         """The name of an outermost function with its classes; none outside of functions."""
         return "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
 
-    # What tests ask.
+    # What tests ask. The place of a question is what it stands for, an expression or a statement, and what that has to be.
 
     def assertions(self):
+        """Ask what can be asked in the place of assertions."""
         for node in [n for n in self.walked if isinstance(n, (ast.Assert, ast.If, ast.Expr, ast.With, ast.Try)) and not self.caught(n)]:
-            number, call = self.first + len(self.questions), getattr(node, "value", None)
-            if isinstance(node, ast.Assert):
-                if self.truth(node, node.test, True):
-                    self.guard(node, number)
-                    if node.msg:
-                        self.leave_out(node.msg, "''")
-            elif isinstance(node, ast.If) and len(node.body) == 1 and self.accuses(node.body[0]):
-                if self.truth(node, node.test, False):
-                    self.leave_out(node.body[0], "pass")
-            elif isinstance(call, ast.Call) and self.called(node, call):
-                self.guard(node, number)
-            elif isinstance(call, ast.Call) and node not in self.gone and self.asks(call) and called(call) not in self.helpers and self.guarded(node):
-                if self.put(node, call, call, ["returned"], "call"):  # may have to raise, for all that a candidate knows
-                    self.edits[-2]["new"] = "assert " + self.edits[-2]["new"]
-                    self.guard(node, number)
-            elif isinstance(node, (ast.With, ast.Try)) and len(node.body) < 3 and isinstance(node.body[0], ast.Expr):
-                self.raising(node, node.body[0])
-
+            known = len(self.questions)
+            if self.asserted(node) and len(self.questions) > known:
+                self.guard(node, self.questions[known])
         self.decoys()
         for question, values in self.shared:
             if any(map(self.taken, values)):
                 question["expected"] = None  # who else gets such a value may change it
 
+    def asserted(self, node):
+        """Ask what a statement asserts. Return whether all of it is asked, and an exception may be the answer."""
+        if isinstance(node, ast.Assert):
+            asked = self.truth(node.test, True)
+            if asked and node.msg:
+                self.leave_out(node.msg, "''")
+            return asked
+        if isinstance(node, ast.If):
+            if len(node.body) == 1 and self.accuses(node.body[0]) and self.truth(node.test, False):
+                self.leave_out(node.body[0], "pass")
+            return False
+        if not isinstance(node, ast.Expr):
+            return self.raising(node)
+        call = node.value
+        if not isinstance(call, ast.Call) or called(call) in self.helpers:
+            return False
+        return self.called(node, call) or (  # any other call may have to raise, for all that a candidate knows
+            node not in self.gone and self.asks(call) and self.guarded(node) and self.put((node, True), [call], how="call", expected=["returned"]))
+
     def called(self, node, call):
         """Ask what a call asserts. Return whether it is asked."""
-        if called(call) in self.helpers:
-            return False
-        name, args = called(call), call.args
-        if name in TRUTHS and args and self.truth(node, args[0], TRUTHS[name], call):
+        name, args, place = called(call), call.args, (node, True)
+        if name in TRUTHS and args and self.truth(args[0], TRUTHS[name], place):
             for message in args[1:] + [k.value for k in call.keywords]:
                 self.leave_out(message, "''")
             return True
-        if name in EQUAL and len(args) > 1:
-            how = HOW.get(name, "")
-            return self.equality(node, call, *args[:2], how=how, within=self.within(call) if how == "close" else (0, 0)) or not how and (
-                self.computed(node, call, *args[:2], holds=True) or self.compared(node, call, *args[:2], op=ast.Eq, holds=True))
-        if name == "assertIsNone" and args and self.asks(args[0]):
-            return self.put(node, call, args[0], [ask.plain(None)], "")
+        if name in HOW and len(args) > 1:
+            return self.equality(place, *args[:2], how=HOW[name], near=self.within(call) if HOW[name] == "close" else (0, 0))
         if name in COMPARES and len(args) > 1:
-            return self.compared(node, call, *args[:2], op=COMPARES[name], holds=True)
-        if name == "assertRaisesRegex":
-            args = args[:1] + args[2:]
-        if name in RAISES and len(args) > 1 and self.alone(node) and not self.tried(node):
-            return self.raised(node, call, args)
-        return name in CALLED and self.called_with(node, call)
+            return self.comparison(place, args[0], COMPARES[name], args[1], True)
+        if name == "assertIsNone" and args and self.asks(args[0]):
+            return self.put(place, args[:1], expected=[ask.plain(None)])
+        if name in RAISES and len(args) > 1:
+            return self.raised(node, call, args[:1] + args[2:] if name == "assertRaisesRegex" else args)
+        return name in CALLED and self.called_with(place, call)
 
     def raised(self, node, call, args):
-        """Ask for the exception of a call that is given in parts, as if it was written out."""
-        function, more, (start, end) = args[1], args[2:] or call.keywords, self.span(call)
-        short = isinstance(function, ast.Lambda) and not more
-        number = (short or isinstance(function, (ast.Name, ast.Attribute))) and self.kinds(args[0]) and self.question(node, None, raises=self.kinds(args[0]))
-        if number:
-            first, last = self.span(function.body if short else function)
-            self.edit(start, first, "%sassert %s" % ("" if self.guarded(node) else "with %s(%d): " % (IN, number), self.head(number, True)))
-            if more:
-                self.edit(last, end - len(self.data[last:end].split(b",", 1)[-1].lstrip()), "(")
-                self.edit(end, end, "), 'call')")
-            else:
-                self.edit(last, end, "), 'call')" if short else "()), 'call')")
-        return bool(number)
+        """Ask for the exception of a call that is given in parts, as if it was written out. Return whether it is asked."""
+        function, more, end = args[1], args[2:] + call.keywords, self.span(call)[1]
+        if isinstance(function, ast.Lambda) and not more:
+            return self.raises(node, args[0], [function.body])
+        if not isinstance(function, (ast.Name, ast.Attribute)):
+            return False
+        if not more:
+            return self.raises(node, args[0], [function], "({}())")
+        after = self.data[self.span(function)[1]:end].split(b",", 1)[-1].lstrip()
+        asked = self.raises(node, args[0], [function, (end - len(after), end)], "({}({})")
+        self.gone.difference_update(n for part in more for n in ast.walk(part))
+        return asked
 
-    def raising(self, node, asked):
-        """Ask for an exception where a statement has to raise one."""
+    def raising(self, node):
+        """Ask for the exception of a statement, if a with or a try has to catch one. Return whether it is asked."""
         if isinstance(node, ast.With):
-            item = node.items[0]
-            if len(node.items + node.body) != 2 or not isinstance(item.context_expr, ast.Call) or called(item.context_expr) not in RAISES - self.helpers or not item.context_expr.args or item.optional_vars:
-                return
-            error = item.context_expr.args[0]
+            call = node.items[0].context_expr
+            has_to = len(node.items + node.body) == 2 and not node.items[0].optional_vars and isinstance(call, ast.Call) and called(call) in RAISES - self.helpers
+            error = call.args[0] if has_to and call.args else None
         else:
             last = node.body[1:] + node.orelse
-            if len(node.handlers) != 1 or node.finalbody or len(last) != 1 or not self.accuses(last[0]) or not isinstance(node.handlers[0].body[0], ast.Pass) or not node.handlers[0].type:
-                return
-            error = node.handlers[0].type
-        (start, end), (first, final) = self.span(node), self.span(asked)
-        if self.asks(asked) and self.alone(node) and not self.tried(node) and self.kinds(error):
-            number = self.question(asked, None, raises=self.kinds(error))
-            if number:
-                self.edit(start, first, "with %s(%d): assert %s" % (IN, number, self.head(number, True)))
-                self.edit(final, end, "), 'call')")
+            has_to = len(node.handlers) == 1 and not node.finalbody and len(last) == 1 and self.accuses(last[0]) and isinstance(node.handlers[0].body[0], ast.Pass)
+            error = node.handlers[0].type if has_to else None
+        asked = node.body[0]
+        return bool(error) and isinstance(asked, ast.Expr) and self.asks(asked) and self.raises(node, error, [asked])
+
+    def raises(self, node, error, parts, form="({})"):
+        """Ask for an exception in the place of a statement. Return whether it is asked."""
+        kinds = self.alone(node) and not self.tried(node) and self.kinds(error)
+        return bool(kinds) and self.put((node, True), parts, form, "call", expected=None, raises=kinds)
 
     def kinds(self, error):
         """The names of the exceptions that an expression stands for; none if they are not known."""
@@ -161,11 +157,10 @@ class Blind(Names):
         known = all(isinstance(n, ast.Attribute) and n.attr not in UNCAUGHT or isinstance(n, ast.Name) and n.id not in self.changing | UNCAUGHT for n in parts)
         return [getattr(n, "attr", None) or getattr(getattr(builtins, n.id, n), "__name__", n.id) for n in parts] if known else []
 
-    def guard(self, node, number):
-        """Let an exception be the answer to a question, as where one has to be raised."""
-        if self.guarded(node):
-            at = self.span(node)[0]
-            self.insert(at, "with %s(%d): " % (IN, number))
+    def guard(self, node, question):
+        """Let an exception be the answer to a statement's question, if it has to be or may be."""
+        if question["raises"] or self.guarded(node):
+            self.insert(self.span(node)[0], "with %s(%d): " % (IN, question["id"]))
 
     def guarded(self, node):
         """Whether an exception only matters to the statement that meets it."""
@@ -215,44 +210,40 @@ class Blind(Names):
         inner = any(isinstance(f, FUNCTIONS) for f in list(self.above(function))[1:])
         return inner and (bool(function.decorator_list) or isinstance(self.parents[function], ast.ClassDef) or function.name in self.passed)
 
-    def truth(self, at, test, holds, whole=None, shows=True):
-        """Ask what is asserted to hold, or not to. Return whether all of it is asked. The question stands in the place of
-        whole, with what denies test, so that its words do not tell the answer; whole then has to be what shows says."""
-        if whole is None:
-            whole, shows = test, holds
+    def truth(self, test, holds, place=None):
+        """Ask what is asserted to hold, or not to. Return whether all of it is asked. What denies it is part of the place, so
+        that the question's words do not tell the answer."""
+        place = place or (test, holds)
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            return self.truth(at, test.operand, not holds, whole, shows)
+            return self.truth(test.operand, not holds, place)
         if isinstance(test, ast.BoolOp):
-            return isinstance(test.op, ast.And) == holds and all([self.truth(at, value, holds) for value in test.values])
+            return isinstance(test.op, ast.And) == holds and all([self.truth(value, holds) for value in test.values])
         if isinstance(test, ast.Compare) and len(test.ops) == 1:
-            op, sides, near = type(test.ops[0]), (test.left, test.comparators[0]), holds and self.near(test)
-            if op in ((ast.Eq, ast.Is) if holds else (ast.NotEq, ast.IsNot)) and self.equality(at, whole, *sides, how="type" if op in (ast.Is, ast.IsNot) else "", holds=shows):
+            return self.comparison(place, test.left, type(test.ops[0]), test.comparators[0], holds)
+        if isinstance(test, ast.Call) and holds and test.args:
+            name, arg, alone = called(test), test.args[0], len(test.args) == 1
+            if name == "all" and alone and isinstance(arg, (ast.GeneratorExp, ast.ListComp)):
+                return self.truth(arg.elt, True)
+            if name == "isclose" and len(test.args) == 2 and not test.keywords and self.equality(place, *test.args, how="close", near=(0, 1e-8)):
                 return True
-            if op is (ast.Eq if holds else ast.NotEq) and self.computed(at, whole, *sides, holds=shows):
-                return True
-            return near and self.equality(at, whole, *near[:2], how="close", within=near[2:], holds=shows) or op in ASKED and self.compared(at, whole, *sides, op, holds, shows)
-        if isinstance(test, ast.Call) and holds and len(test.args) == 1 and called(test) == "all" and isinstance(test.args[0], (ast.GeneratorExp, ast.ListComp)):
-            return self.truth(at, test.args[0].elt, True)
-        if isinstance(test, ast.Call) and holds and len(test.args) == 2 and called(test) == "isclose" and not test.keywords and self.equality(at, whole, *test.args, how="close", within=(0, 1e-8), holds=shows):
-            return True
-        if isinstance(test, ast.Call) and holds and called(test) in ("startswith", "endswith") and isinstance(test.func, ast.Attribute) and len(test.args) == 1 \
-                and isinstance(test.args[0], ast.Constant) and isinstance(test.args[0].value, (str, bytes)) and test.args[0].value and self.asks(test.func):
-            return self.end(at, test, whole, shows)
-        known = whole is not test or isinstance(test, (ast.Call, ast.Name, ast.Attribute, ast.Subscript))
-        return known and self.asks(test) and self.put(at, whole, test, [ask.answer(holds, "truth")], "truth", holds=shows)
+            text = arg.value if name in ("startswith", "endswith") and alone and isinstance(arg, ast.Constant) else None
+            if text and isinstance(text, (str, bytes)) and isinstance(test.func, ast.Attribute) and self.asks(test.func):
+                form = "({})[:%d]" if name == "startswith" else "({})[-%d:]"
+                return self.put(place, [test.func.value], form % len(text), expected=[ask.plain(text)])
+        known = place[0] is not test or isinstance(test, (ast.Call, ast.Name, ast.Attribute, ast.Subscript))
+        return known and self.asks(test) and self.put(place, [test], how="truth", expected=[ask.answer(holds, "truth")])
 
-    def end(self, at, call, whole, shows):
-        """Ask how a text begins or ends."""
-        literal, found = call.args[0], self.put(at, whole, call.func.value, [ask.plain(call.args[0].value)], "", holds=shows)
-        if found:
-            length = len(literal.value)
-            self.edits[-1]["new"] = self.edits[-1]["new"].replace(")", ")[:%d]" % length if called(call) == "startswith" else ")[-%d:]" % length, 1)
-        return found
+    def comparison(self, place, left, op, right, holds):
+        """Ask for what has to be equal or near to what the tests expect, or else how the two compare. Return whether it is asked."""
+        near = holds and self.difference(left, op, right)
+        return (op in ((ast.Eq, ast.Is) if holds else (ast.NotEq, ast.IsNot)) and self.equality(place, left, right, "type" if ASKED[op] == "is" else "")
+                or near and self.equality(place, *near[:2], how="close", near=near[2:]) or self.compared(place, left, op, right, holds))
 
-    def compared(self, at, whole, left, right, op, holds, shows=True):
-        """Ask how two values compare, in the same words whether they have to or must not."""
+    def compared(self, place, left, op, right, holds):
+        """Ask how two values compare, in the same words whether they have to or must not. Return whether it is asked."""
         yes = holds == (op not in (ast.NotEq, ast.IsNot, ast.NotIn))
-        asked = (self.asks(left) or self.asks(right)) and self.put(at, whole, left, [ask.answer(yes, "truth")], "truth", holds=shows, other=(ASKED[op], right))
+        asked = (self.asks(left) or self.asks(right)) and self.put(
+            place, [left, right], "(({}) %s ({}))" % ASKED[op], "truth", expected=[ask.answer(yes, "truth")])
         if asked:
             sides = [(side, self.stands(side)) for side, other in ((right, left), (left, right)) if ASKED[op] == "==" and self.asks(other)]
             sides = [(side, built) for side, built in sides if all(map(self.built, built))]
@@ -297,12 +288,11 @@ class Blind(Names):
             question["told"] = sorted({n.lineno for n in built})
             question["weak"], question["expected"] = False, [" ".join("yes" if text == right else "no" for text in texts) for right, texts in [among[n] for n in built]] if yes and len(built) == 1 else None
 
-    def near(self, test):
-        """What has to be close to what, and how close."""
-        if isinstance(test.left, ast.Call) and called(test.left) in ("abs", "fabs") and isinstance(test.ops[0], (ast.Lt, ast.LtE)):
-            difference, within = test.left.args[:1], test.comparators[0]
-            if difference and isinstance(difference[0], ast.BinOp) and isinstance(difference[0].op, ast.Sub) and self.number(within) is not None:
-                return difference[0].left, difference[0].right, self.number(within), 0
+    def difference(self, left, op, right):
+        """The two sides of a difference, and how small it has to be, absolutely and in proportion; None for another comparison."""
+        inside = left.args[:1] if isinstance(left, ast.Call) and called(left) in ("abs", "fabs") and op in (ast.Lt, ast.LtE) else []
+        if inside and isinstance(inside[0], ast.BinOp) and isinstance(inside[0].op, ast.Sub) and self.number(right) is not None:
+            return inside[0].left, inside[0].right, self.number(right), 0
 
     def number(self, node):
         return node.value if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) else None
@@ -318,63 +308,73 @@ class Blind(Names):
         return (max(given.get("delta", 0), given.get("abs", 0), given.get("atol", 0), 10.0 ** -places if places is not None else 1e-6),
                 max(given.get("rel", 0), given.get("rtol", 0), 1e-6))
 
-    def approximate(self, side, how="", within=(0, 0)):
+    def approximate(self, side, how="", near=(0, 0)):
         """How answers count and how far they may be apart if one side of an equality has approx."""
-        near = [self.within(n) for v in [side] + self.stands(side) for n in ast.walk(v) if isinstance(n, ast.Call) and called(n) == "approx"]
-        return ("close", None if None in near else tuple(map(max, zip(*near)))) if near else (how, within)
+        given = [self.within(n) for v in [side] + self.stands(side) for n in ast.walk(v) if isinstance(n, ast.Call) and called(n) == "approx"]
+        return ("close", None if None in given else tuple(map(max, zip(*given)))) if given else (how, near)
 
-    def equality(self, at, whole, left, right, how="", within=(0, 0), holds=True):
-        """Ask for the side of an equality that may be the candidate's, if the other side is made of literals. What only
-        tests a model of the tests is left out, so that the model can be, too."""
-        for side, other in ((right, left), (left, right)):
-            if isinstance(other, ast.Call) and called(other) in set(self.models) - set(self.request["names"] or ()) and self.own(other) and self.resolve(side):
-                self.leave_out(whole, str(holds))
-                return True
-            through, literals = self.stands(side, HOLDERS), self.resolve(side)
-            how, within = self.approximate(side, how, within)
-            if variable(side) and self.fresh(side) and any(map(self.taken, literals)):
-                continue  # the tests fill it
-            if literals and len(literals) == len(through) and within and self.asks(other) and (self.fresh(other) or side in literals and other not in self.resolve(other)) \
-                    and not (self.resolve(other) and self.fresh(side) and side not in literals):
-                direct = self.stands(side, {"approx"}) == through
-                expected = [ask.answer(ast.literal_eval(n), how) for n in literals] if direct else None
-                if self.put(at, whole, other, expected, how, within, holds, literals, not self.own(side)):
-                    self.sides += literals
-                    self.shared.append((self.questions[-1], [n for n in literals if n is not side and isinstance(n, (ast.List, ast.Dict, ast.Set))]))
-                    return True
-        return False
+    def equality(self, place, left, right, how="", near=(0, 0)):
+        """Ask for the side of an equality that may be the candidate's, if the tests say or compute the other side. Return
+        whether it is asked."""
+        sides = (right, left), (left, right)
+        return (any(self.expected(place, side, other, how, near) for side, other in sides)
+                or not how and any(self.computed(place, side, other) for side, other in sides))
 
-    def computed(self, at, whole, left, right, holds):
-        """Ask for the candidate's side of an equality if the tests compute the other side without the candidate."""
-        for side, other in ((right, left), (left, right)):
-            if not isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) and self.asks(other) and not self.own(other) and self.own(side) \
-                    and not any(isinstance(n, ast.NamedExpr) or isinstance(n, ast.Call) and called(n) in CHANGES for n in ast.walk(side)):
-                how, within = self.approximate(side)
-                return within and self.put(at, whole, other, None, how, within, holds)
-        return False
+    def expected(self, place, side, other, how, near):
+        """Ask for one side of an equality, if the other side is made of literals. What only tests a model of the tests is left
+        out, so that the model can be, too. Return whether this is done."""
+        literals, through = self.resolve(side), self.stands(side, HOLDERS)
+        if literals and isinstance(other, ast.Call) and called(other) in set(self.models) - set(self.request["names"] or ()) and self.own(other):
+            self.leave_out(place[0], str(place[1]))
+            return True
+        how, near = self.approximate(side, how, near)
+        if not literals or len(literals) < len(through) or not near or not self.asks(other):
+            return False
+        if self.fresh(side) and (self.resolve(other) or variable(side) and any(map(self.taken, literals))):
+            return False  # the tests fill it
+        if not self.fresh(other) and (side not in literals or other in self.resolve(other)):
+            return False
+        direct = self.stands(side, {"approx"}) == through
+        answers = [ask.answer(ast.literal_eval(n), how) for n in literals] if direct else None
+        if not self.put(place, [other], how=how, expected=answers, near=near, told=literals, loose=not self.own(side)):
+            return False
+        self.sides += literals
+        self.shared.append((self.questions[-1], [n for n in literals if n is not side and isinstance(n, (ast.List, ast.Dict, ast.Set))]))
+        return True
 
-    def called_with(self, at, call):
-        """Ask what a mock was called with."""
+    def computed(self, place, side, other):
+        """Ask for one side of an equality, if the tests compute the other side without the candidate. Return whether it is asked."""
+        changes = any(isinstance(n, ast.NamedExpr) or isinstance(n, ast.Call) and called(n) in CHANGES for n in ast.walk(side))
+        if changes or isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) or not self.asks(other) or self.own(other) or not self.own(side):
+            return False
+        how, near = self.approximate(side)
+        return bool(near) and self.put(place, [other], how=how, expected=None, near=near)
+
+    def called_with(self, place, call):
+        """Ask what a mock was called with. Return whether it is asked."""
         literals = [self.resolve(v) for v in call.args + [k.value for k in call.keywords]]
         told = [n for found in literals for n in found]
-        asked = all(literals) and isinstance(call.func, ast.Attribute) and self.put(at, call, call.func.value, None, CALLED[called(call)], told=told)
+        asked = all(literals) and isinstance(call.func, ast.Attribute) and self.put(
+            place, [call.func.value], how=CALLED[called(call)], expected=None, told=told)
         self.sides += told if asked else []
         return asked
 
-    def question(self, at, expected, within=(0, 0), told=(), raises=(), loose=False, of=None):
-        """Note a question, and return its number; 0 if it is to stay an assertion. told are the literals that it expects, and
-        it is loose if the candidate has a say in which of them.
+    def question(self, at, whole, expected, near=(0, 0), told=(), loose=False, raises=()):
+        """Note a question that is asked where at stands, and return its number; 0 if whole is to stay an assertion. told are
+        the literals that it expects, and it is loose if the candidate has a say in which of them.
         There is one question of an expression, so that others keep their numbers."""
-        if (of or at) in self.stays:
+        if whole in self.stays:
             return 0
         number = self.first + len(self.questions)
-        self.questions.append({"id": number, "path": self.path, "test": self.test(self.function(at)), "line": at.lineno, "expected": expected,
-                               "near": within, "loose": loose, "optional": self.optional(at), "weak": expected in (["yes"], ["returned"]),
+        statement = next(n for n in self.above(at) if isinstance(n, ast.stmt))
+        self.questions.append({"id": number, "path": self.path, "test": self.test(self.function(at)), "line": statement.lineno, "expected": expected,
+                               "near": near, "loose": loose, "optional": self.optional(at), "weak": expected in (["yes"], ["returned"]),
                                "raises": raises, "looped": self.looped(at),
-                               "told": sorted({n.lineno for n in told or [at] if n in self.parents})})
-        if number in self.request["without"]:
-            self.stays.add(of or at)
-        return 0 if number in self.request["without"] else number
+                               "told": sorted({n.lineno for n in told or [statement] if n in self.parents})})
+        if number not in self.request["without"]:
+            return number
+        self.stays.add(whole)
+        return 0
 
     def optional(self, node):
         """Whether a right candidate may choose that a node does not run."""
@@ -387,22 +387,20 @@ class Blind(Names):
         """Whether a node stands in a loop over something in which the candidate has a say."""
         return any(isinstance(above, (ast.For, ast.AsyncFor)) and n is not above.iter and not self.own(above.iter) for n, above in self.steps(node))
 
-    @staticmethod
-    def head(number, holds):
-        return "%s%s(%d, (" % ("" if holds else "not ", ASK, number)
-
-    def put(self, at, whole, asked, expected, how, within=(0, 0), holds=True, told=(), loose=False, other=()):
-        """Let a question stand in the place of the expression whole: what asked is or, if other has an operator and another
-        expression, how the two compare. Return whether it does."""
-        number = self.question(at, expected, within, told, loose=loose, of=whole)
+    def put(self, place, parts, form="({})", how="", **question):
+        """Let a question stand in a place. Its answer has a form, in which parts of the file stand for the braces: nodes, or
+        where they begin and end; how says what counts of it. Return whether the question is asked."""
+        (whole, holds), nodes = place, [part for part in parts if isinstance(part, ast.AST)]
+        number = self.question(nodes[0], whole, **question)
         if number:
-            (start, end), (first, last) = self.span(whole), self.span(asked)
-            self.edit(start, first, self.head(number, holds) + "(" * len(other[1:]))
-            for right in other[1:]:
-                self.edit(last, self.span(right)[0], ") %s (" % other[0])
-                last = self.span(right)[1]
-            self.edit(last, end, ")" * len(other[1:]) + ("), %r)" % how if how else "))"))
-            self.gone.update(set(ast.walk(whole)).difference(*map(ast.walk, [asked, *other[1:]])))
+            asked = "%s%s%s(%d, %s%s)" % ("assert " if how == "call" else "", "" if holds else "not ", ASK, number, form, ", %r" % how if how else "")
+            (at, end), texts = self.span(whole), asked.split("{}")
+            for part, text in zip(parts, texts):
+                first, last = self.span(part) if part in nodes else part
+                self.edit(at, first, text)
+                at = last
+            self.edit(at, end, texts[-1])
+            self.gone.update(set(ast.walk(whole)).difference(*map(ast.walk, nodes)))
         return bool(number)
 
     def edit(self, start, end, new):

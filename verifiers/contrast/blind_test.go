@@ -145,3 +145,19 @@ func TestOwnValues(t *testing.T) {
 		})
 	}
 }
+
+// TestForms: what means the same is asked the same.
+func TestForms(t *testing.T) {
+	for text, asked := range map[string]string{
+		"self.assertLess(abs(f(1) - 1.5), 0.25)\n": "(1, (f(1)), 'close')",
+		"self.assertIs(f(1), g(1))\n":              "(1, ((f(1)) is (g(1))), 'truth')",
+		"(f(1))\n":                                 "assert _sbench_ask(1, (f(1)), 'call')",
+		"(self.assertRaises(ValueError, f, 1))\n":  "assert _sbench_ask(1, (f(1)), 'call')",
+	} {
+		l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+		must.Do(t, err)
+		if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, asked) {
+			t.Errorf("%q: unread %v, text %q", text, l.Unread, l.Files[0].Text)
+		}
+	}
+}
