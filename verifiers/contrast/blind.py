@@ -308,17 +308,21 @@ class Blind(Names):
         return (max(given.get("delta", 0), given.get("abs", 0), given.get("atol", 0), 10.0 ** -places if places is not None else 1e-6),
                 max(given.get("rel", 0), given.get("rtol", 0), 1e-6))
 
-    def approximate(self, side, how="", near=(0, 0)):
-        """How answers count and how far they may be apart if one side of an equality has approx."""
+    def approximate(self, side, how, near):
+        """How answers count and how far they may be apart, if one side of an equality has approx, and else as given."""
         given = [self.within(n) for v in [side] + self.stands(side) for n in ast.walk(v) if isinstance(n, ast.Call) and called(n) == "approx"]
         return ("close", None if None in given else tuple(map(max, zip(*given)))) if given else (how, near)
 
     def equality(self, place, left, right, how="", near=(0, 0)):
         """Ask for the side of an equality that may be the candidate's, if the tests say or compute the other side. Return
         whether it is asked."""
-        sides = (right, left), (left, right)
+        computable = not how
+        for side in left, right:
+            how, near = self.approximate(side, how, near)
+        left, right = [n.args[0] if isinstance(n, ast.Call) and called(n) == "approx" and n.args else n for n in (left, right)]
+        sides = ((right, left), (left, right)) if near else ()
         return (any(self.expected(place, side, other, how, near) for side, other in sides)
-                or not how and any(self.computed(place, side, other) for side, other in sides))
+                or computable and any(self.computed(place, side, other, how, near) for side, other in sides))
 
     def expected(self, place, side, other, how, near):
         """Ask for one side of an equality, if the other side is made of literals. What only tests a model of the tests is left
@@ -327,8 +331,7 @@ class Blind(Names):
         if literals and isinstance(other, ast.Call) and called(other) in set(self.models) - set(self.request["names"] or ()) and self.own(other):
             self.leave_out(place[0], str(place[1]))
             return True
-        how, near = self.approximate(side, how, near)
-        if not literals or len(literals) < len(through) or not near or not self.asks(other):
+        if not literals or len(literals) < len(through) or not self.asks(other):
             return False
         if self.fresh(side) and (self.resolve(other) or variable(side) and any(map(self.taken, literals))):
             return False  # the tests fill it
@@ -342,13 +345,12 @@ class Blind(Names):
         self.shared.append((self.questions[-1], [n for n in literals if n is not side and isinstance(n, (ast.List, ast.Dict, ast.Set))]))
         return True
 
-    def computed(self, place, side, other):
+    def computed(self, place, side, other, how, near):
         """Ask for one side of an equality, if the tests compute the other side without the candidate. Return whether it is asked."""
         changes = any(isinstance(n, ast.NamedExpr) or isinstance(n, ast.Call) and called(n) in CHANGES for n in ast.walk(side))
         if changes or isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) or not self.asks(other) or self.own(other) or not self.own(side):
             return False
-        how, near = self.approximate(side)
-        return bool(near) and self.put(place, [other], how=how, expected=None, near=near)
+        return self.put(place, [other], how=how, expected=None, near=near)
 
     def called_with(self, place, call):
         """Ask what a mock was called with. Return whether it is asked."""
