@@ -393,7 +393,7 @@ class Blind(Names):
         """Let a question stand in a place. Its answer has a form, in which parts of the file stand for the braces: nodes, or
         where they begin and end; how says what counts of it. Return whether the question is asked."""
         (whole, holds), nodes = place, [part for part in parts if isinstance(part, ast.AST)]
-        number = self.question(nodes[0], whole, **question)
+        number = 0 if any(isinstance(n, ast.Starred) for n in nodes) else self.question(nodes[0], whole, **question)
         if number:
             asked = "%s%s%s(%d, %s%s)" % ("assert " if how == "call" else "", "" if holds else "not ", ASK, number, form, ", %r" % how if how else "")
             (at, end), texts = self.span(whole), asked.split("{}")

@@ -152,6 +152,7 @@ func TestForms(t *testing.T) {
 		"self.assertLess(abs(f(1) - 1.5), 0.25)\n": "(1, (f(1)), 'close')",
 		"self.assertIs(f(1), g(1))\n":              "(1, ((f(1)) is (g(1))), 'truth')",
 		"assert 1.5 == pytest.approx(f(1))\n":      "(1, (f(1)), 'close')",
+		"self.assertTrue(*f(1))\n":                 "(1, (self.assertTrue(*f(1))), 'call')",
 		"(f(1))\n":                                 "assert _sbench_ask(1, (f(1)), 'call')",
 		"(self.assertRaises(ValueError, f, 1))\n":  "assert _sbench_ask(1, (f(1)), 'call')",
 	} {
