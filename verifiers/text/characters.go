@@ -23,7 +23,7 @@ var (
 func clean(s string) string {
 	s = html.UnescapeString(s) // before private characters are removed
 	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(fullWidth.Replace(s), "^$0"), "$1 $2")
-	return unify(norm.NFKC.String(s))
+	return strings.Map(unify, norm.NFKC.String(s))
 }
 
 // unaccented returns s decomposed, without the accents of Latin letters.
@@ -32,10 +32,8 @@ func unaccented(s string) string { return accents().ReplaceAllString(norm.NFD.St
 // fold folds the case of a clean text.
 func fold(s string) string { return cases.Fold().String(s) }
 
-func unify(s string) string { return strings.Map(unifyRune, s) }
-
-// unifyRune returns the rune that replaces r, or -1 if r is invisible or private.
-func unifyRune(r rune) rune {
+// unify returns the rune that replaces r, or -1 if r is invisible or private.
+func unify(r rune) rune {
 	switch {
 	case strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r):
 		return '\n'

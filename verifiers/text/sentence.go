@@ -88,7 +88,7 @@ func (s sentence) marked(phrases [][]token, labels int, tolerance *big.Rat) stri
 		longest, all := 0, ""
 		for i, words := range phrases {
 			n := len(words)
-			if n == 0 || n < longest || from+n > len(s.words) || !slices.EqualFunc(words, s.words[from:from+n], isSame) {
+			if n < longest || from+n > len(s.words) || !slices.EqualFunc(words, s.words[from:from+n], isSame) {
 				continue
 			}
 			if n > longest {

@@ -30,14 +30,13 @@ const (
 var (
 	powerOfTen = expression(`(\d) ?[×x*·⋅] ?10 ?(?:\^|\*\*) ?([-+]?\d+)\b`)
 	onlyPower  = expression(`\b10 ?\^ ?([-+]?\d+)\b`)
-	percent    = expression(`(?i)^ ?(?:%|per ?cent)`)
 	dayFirst   = expression(`(?i)\b(\d\d?) (` + month + `),? (\d{4})\b`)
 	spaced     = expression(`\b\d{1,3}(?: \d{3})+\b`)
 	// particle is what English, French, Italian and Korean add to a word.
 	particle = expression(`(?i)^(?:[cdjlmnst]|qu|un|\p{L}{1,3}ll)'|([\p{L}\p{M}\p{N}])(?:'s|은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다|이라고|라고)$`)
 	// tokenForm is an ordinal; all that can be one number, which is read by value, and what multiplies
 	// it; or a word: "isn't", "well-known", "c++", "h2o", "cm^2".
-	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:-?[√±<>≤≥≠][ (]{0,2})?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?(?: ?‰)?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
+	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:-?[√±<>≤≥≠][ (]{0,2})?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?(?: ?‰)?)(?: ?(%|(?:per ?cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b))?|` +
 		`[\p{Katakana}ー]+|[` + spaceless + `]\p{M}*|\p{Hangul}+|` + letter + `*[^\P{L}x-z]\^-?\d+\b|` + letter + `+(?:['-]` + letter + `+)*(?:\+\+|#|\+\B)?`)
 )
 
@@ -52,9 +51,11 @@ func tokenize(s string) sentence {
 	for _, m := range tokenForm().FindAllStringSubmatchIndex(s, -1) {
 		t := token{text: unaccented(particle().ReplaceAllString(fold(s[m[0]:m[1]]), "$1")), from: m[0], to: m[1], isNumber: m[2] >= 0}
 		if t.isNumber {
-			t.value, t.isPercent = valueOf(fold(s[m[2]:m[3]])), percent().MatchString(s[m[3]:])
+			t.value = valueOf(fold(s[m[2]:m[3]]))
 			if t.value != nil && m[4] >= 0 {
-				t.value.Mul(t.value, big.NewRat(factors[fold(s[m[4]:m[5]])], 1))
+				factor := factors[fold(s[m[4]:m[5]])]
+				t.isPercent = factor == 1
+				t.value.Mul(t.value, big.NewRat(factor, 1))
 			}
 		}
 		all = append(all, t)
@@ -62,7 +63,7 @@ func tokenize(s string) sentence {
 	return sentence{s, all}
 }
 
-var factors = map[string]int64{"percent": 1, "per cent": 1, "dozen": 12, "hundred": 1e2, "k": 1e3, "thousand": 1e3, "mn": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9, "trillion": 1e12}
+var factors = map[string]int64{"%": 1, "percent": 1, "per cent": 1, "dozen": 12, "hundred": 1e2, "k": 1e3, "thousand": 1e3, "mn": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9, "trillion": 1e12}
 
 // maxNumeral bounds the digits of the numbers that are compared.
 const maxNumeral = 400
