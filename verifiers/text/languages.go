@@ -26,14 +26,14 @@ var (
 	// and joins the items of a list.
 	and = `[&•·|]\s|\s(?:-|vs\.?|and|und|et|y|e)\s|[和と]`
 
-	// because leads to what does not count beside an answer.
-	because = `(?i)(?:[,;]? (?:because|although|though|whereas|weil|obwohl|parce que|puisque|bien que|porque|ya que|aunque|embora|perché|poiché|sebbene)|, ?(?:as|since|while|da|denn|car|pois)) [^.!?]*|(?i: than| als) [^.,;:!?\d]*(?:$|[.,;:!?])`
+	// explanation is what does not count beside an answer.
+	explanation = expression(`(?i)(?:[,;]? (?:because|although|though|whereas|weil|obwohl|parce que|puisque|bien que|porque|ya que|aunque|embora|perché|poiché|sebbene)|, ?(?:as|since|while|da|denn|car|pois)) [^.!?]*|(?i: than| als) [^.,;:!?\d]*(?:$|[.,;:!?])`)
 
-	// deny denies what its clause says.
-	deny = apart(wrong+`|not|never|cannot|unable|neither|nor|none|\w+n't|no (?:longer|way)|no\W*$|except|confused?|misconception|(?:some|many|most|others|people|sources)(?: people| sources)? (?:might |would )?(?:say|think|believe|claim|assume|guess)|anything|everything|`+
+	// denial denies what its clause says.
+	denial = expression(apart(wrong+`|not|never|cannot|unable|neither|nor|none|\w+n't|no (?:longer|way)|no\W*$|except|confused?|misconception|(?:some|many|most|others|people|sources)(?: people| sources)? (?:might |would )?(?:say|think|believe|claim|assume|guess)|anything|everything|`+
 		`nicht|keine?[rnms]?|niemals|weder|keinesfalls|pas|jamais|aucune?|ni|no (?:es|sé|son|era|fue|está|tiene|hay|puede|\p{L}+ó)|nunca|ninguna?|`+
 		`não|nem|nenhuma?|non|nessuna?`,
-		cross+`|不|没|沒|错|錯|間違|ない|ません|なく|아니|아닙니다|않|틀렸|틀린`)
+		cross+`|不|没|沒|错|錯|間違|ない|ません|なく|아니|아닙니다|않|틀렸|틀린`))
 
 	// or leaves open what its clause says.
 	or = apart(`or|vs|versus|either|whether|maybe|perhaps|possibly|might|may be|could be|if|unless|torn between|(?:than|at least|at most|up to|between|both|half of|twice|double) ¦|are ¦ and|¦ (?:hundred|thousand|million|billion|dozen)|`+
