@@ -69,17 +69,20 @@ var (
 	symbols = strings.NewReplacer(`\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", "sqrt(", "√(", `\neg`, "not ",
 		`\pi`, "π", `^\circ`, "", `^{\circ}`, "", " & ", " and ")
 	markups = []markup{
-		{expression("~~[^~\n]+~~|(?i:<(?:s|del|strike)(?: [^<>]*)?>[^<>]*</(?:s|del|strike)>)|<!--(?s:.*?)-->|(?mi:^[# ]*step \\d+ ?[:.)])|\\\\(?:x?cancel|sout)\\{[^{}]*\\}|<\\|[^<>|\n]*\\|>|\\\\(?:begin|end)\\{[^{}]*\\}|(?m:^[ \t]*(?:```.*|[-=|:*_ ]{3,})$)|`"), ""}, // struck out, a comment, the number of a step, a token, a fence, a rule
-		{expression(`(^|[^\p{Latin}\p{N}*])\*{1,3}([^\s*](?:[^*\n]*[^\s*])?)\*{1,3}`), "$1$2"},
-		{expression(`\[([^\[\]\n]+)\]\(https?://[^\s()]*\)`), "$1"},
+		{expression("~~[^~\n]+~~|(?i:<(?:s|del|strike)(?: [^<>]*)?>[^<>]*</(?:s|del|strike)>)|\\\\(?:x?cancel|sout)\\{[^{}]*\\}"), ""}, // what is struck out
+		{expression(`<!--(?s:.*?)-->|<\|[^<>|\n]*\|>|\\(?:begin|end)\{[^{}]*\}`), ""},                                                  // comments, tokens of a template
+		{expression("(?m:^[ \t]*(?:```.*|[-=|:*_ ]{3,})$)|`"), ""},                                                                     // fences, rules and rows under a table's head
+		{expression(`(^|[^\p{Latin}\p{N}*])\*{1,3}([^\s*](?:[^*\n]*[^\s*])?)\*{1,3}`), "$1$2"},                                         // emphasis
+		{expression(`(?mi:^[# ]*step \d+ ?[:.)])`), ""},                                                                                // the number of a step
+		{expression(`\[([^\[\]\n]+)\]\(https?://[^\s()]*\)`), "$1"},                                                                    // a link
 		{expression(`<sup>([^<>]*)</sup>`), "^$1"},
 		{expression(`>([^<>]*)</(?:p|li|div|tr|h[1-6])>|(\S)<br ?/?>`), ">$1$2\n"},
 		{expression(`<[a-z][a-z0-9]*(?: [^<>]*)?>([^<>]*)</[a-z0-9]+>`), "$1"},
 		{expression(`\\[dt]?frac *(?:\{([^{}]*)\}|(\d)) *(?:\{([^{}]*)\}|(\d))`), "$1$2/$3$4"},
 		{expression(`\\(?:[\\,;:!\s]|(?:left|right|displaystyle|q?quad)\b)`), " "},
-		{expression(`\} *\{`), ", "}, // between two arguments
-		{expression(`\\[A-Za-z]+\*? ?\{|\\?[{}]|\\[()\[\]]|\$\$`), ""},
-		{expression(`\\([A-Za-z]{2,}|[^\p{L}\p{N}\s])`), "$1"},
+		{expression(`\} *\{`), ", "},                                   // between two arguments
+		{expression(`\\[A-Za-z]+\*? ?\{|\\?[{}]|\\[()\[\]]|\$\$`), ""}, // commands, and where formulas begin and end
+		{expression(`\\([A-Za-z]{2,}|[^\p{L}\p{N}\s])`), "$1"},         // names, and escapes
 		{expression(`([\p{L})])_(\d)`), "$1$2"},
 		{expression(`\^(\d?[+-])($|[^\p{L}\p{N}])`), "$1$2"}, // a charge
 		{expression(`(\d) ?[×*·⋅] ?([a-z]\b)`), "$1$2"},

@@ -59,8 +59,11 @@ const (
 )
 
 var (
-	marked = expression(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z|` +
-		`[{,]\s*["'](?:final_)?answer["']\s*:\s*("(?:[^"\\]|\\.)*"|'[^'\n]*'|\[[^\]]*\]|\{[^{}]*\}|[^\s,}"'\[{][^,}]*)`)
+	// marked has a group for each of the first four rules.
+	marked = expression(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>` +
+		`|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}` +
+		`|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z` +
+		`|[{,]\s*["'](?:final_)?answer["']\s*:\s*("(?:[^"\\]|\\.)*"|'[^'\n]*'|\[[^\]]*\]|\{[^{}]*\}|[^\s,}"'\[{][^,}]*)`)
 	newline = expression(`\s*\n\s*`)
 	// courtesy is all from a line on that a chat model adds: an offer, or an explanation under its name.
 	courtesy = expression(`(?is)\s*\n[^\p{L}\n]*(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|espero|spero|希望|お役に立|도움이|` +
