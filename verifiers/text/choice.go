@@ -81,8 +81,8 @@ var (
 	item       = expression(`^[^\p{L}\p{N}]*[A-Z](?:[).:\]]| -)`)
 	lowerLabel = expression(`^\P{L}*(?:(?i:option|choice) )?[a-z](?:[).:\]]|[^\p{L}\p{N}=+^-]*$)`)
 	// head is a label at the start of a line, and the text of a choice if no other word is between them.
-	head      = expression(`^[^\p{L}\p{N}` + textRange + labelRange + `]*([` + labelRange + `])([^\p{L}\p{N}` + textRange + labelRange + `]*)([` + textRange + `]?)`)
-	concluded = expression(`^.*` + so + `(.*[` + textRange + labelRange + `].*)$`)
+	head      = expression(`^([^\p{L}\p{N}` + textRange + labelRange + `]*[` + labelRange + `])([^\p{L}\p{N}` + textRange + labelRange + `]*)([` + textRange + `]?)(.*)$`)
+	concluded = expression(`^.*` + so + `(.*` + found + `.*)$`)
 	// led is what begins an explanation.
 	led = expression(`^["')\]]*(?:[.:;(]| -)`)
 )
@@ -120,11 +120,11 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 // explained returns a marked line that begins with a label without what explains it: "B) Jupiter - Mars is smaller.",
 // "B. Mars is smaller.". Nothing is left if a short sentence takes the label back: "B. Nope."
 func explained(line string) string {
-	m := head().FindStringSubmatchIndex(line)
+	m := head().FindStringSubmatch(line)
 	if m == nil {
 		return line
 	}
-	label, between, text, rest := line[:m[3]], line[m[4]:m[5]], line[m[6]:m[7]], line[m[1]:]
+	label, between, text, rest := m[1], m[2], m[3], m[4]
 	switch {
 	case text != "" && marksOf(text, firstMark)[0] == marksOf(label, labelMark)[0]:
 		line = label + strings.NewReplacer(".", "", ":", "", " -", "").Replace(between) + text + rest

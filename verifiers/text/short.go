@@ -60,24 +60,21 @@ func (s Short) pick(lines []string) (string, Rule) {
 // reason returns why what was read does not pass; "" if it does.
 func (s Short) reason(read string) string {
 	got, worst := forms(read), Wrong
-	var accepted []sentence
+	parts, question := sentences(read), wordsOf(s.Question)
 	for _, a := range s.Accepted {
 		a = plain(clean(a))
-		want, said := forms(a), tokenize(a)
+		want, accepted := forms(a), tokenize(a)
 		switch {
 		case got[1] == want[1]:
 			return ""
 		case reply().FindString(want[1]) == want[1]:
 			worst = min(worst, replied(fold(read), want[1]))
-		case len(said.words) == 0:
-		case len(said.words) == 1 && said.words[0].isNumber, !hasSymbols().MatchString(want[1]), strings.Contains(got[1], want[1]) && !strings.Contains(got[1], "-"+want[1]):
-			accepted = append(accepted, said)
-		}
-	}
-	question := wordsOf(s.Question)
-	for _, part := range sentences(read) {
-		for _, a := range accepted {
-			worst = min(worst, s.judge(part, a, question))
+		case len(accepted.words) == 0:
+		case len(accepted.words) == 1 && accepted.words[0].isNumber, !hasSymbols().MatchString(want[1]),
+			strings.Contains(got[1], want[1]) && !strings.Contains(got[1], "-"+want[1]):
+			for _, part := range parts {
+				worst = min(worst, s.judge(part, accepted, question))
+			}
 		}
 	}
 	return worst
