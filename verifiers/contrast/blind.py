@@ -1,11 +1,15 @@
 """Makes Python tests blind: they ask what they asked, and no longer say what they expect.
 
-Reads {"files": [{"path", "text"}], "ask", "answers", "names", "selects", "without", "bare"} as JSON and writes {"questions",
-"files", "canary", "broken", "unread"}. In a blind file, ask(number, answer) of ask.py stands in the place of each assertion
-that is a question, and a neutral value in the place of what it expected, where that stands elsewhere (a "blank"), unless
-bare. Comments, messages and docstrings are gone. "without" are numbers of questions that stay assertions. "expected"
-are the answers that ask may note, if they are known. "canary" are edits that together make every test, or a program without
-tests, fail where it ends. "broken" are paths of files that do not compile, "unread" those at which this program fails.
+It reads a request as JSON: "files", each with "path" and "text"; "ask", the text of ask.py; "answers", the file that answers
+are noted in, or "" if the tests are run with ask.py; "names", which belong to the candidate though they are built-in;
+"selects", the command, whose rows of tables stay; "without", the numbers of questions that stay assertions; and "bare", if
+only assertions are changed. In a blind file, ask(number, answer) stands in the place of an assertion that is a question.
+Unless bare, a neutral value (a "blank") is in the place of what it expected, where that stands elsewhere, and comments and
+docstrings are gone.
+
+It writes "questions", as in contrast.go; "files", which are blind; "canary", edits that make every test fail where it ends or,
+without tests, the file; "broken", paths of files that do not compile; and "unread", paths at which it fails: these files are
+as they were.
 """
 
 import ast
@@ -19,18 +23,23 @@ import sys
 import tokenize
 import types
 
-# Equalities, those that hold within a tolerance, and what of other types may be equal.
+# What methods and functions assert: equality in which answers count in a way of their own (ask.py), a comparison, a truth,
+# an exception, or what of a mock's calls.
 CLOSE = {"assertAlmostEqual", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal"}
 HOW = {"assertCountEqual": "sorted", "assertSequenceEqual": "list", **dict.fromkeys(CLOSE, "close")}
 EQUAL = {"assert_equal", "assert_array_equal", "assertEquals"} | {"assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "MultiLine")}
-COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIs": ast.Is, "assertIsNot": ast.IsNot, "assertLess": ast.Lt,
-            "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE, **dict.fromkeys(EQUAL, ast.Eq)}
+COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIs": ast.Is, "assertIsNot": ast.IsNot,
+            "assertLess": ast.Lt, "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE, **dict.fromkeys(EQUAL, ast.Eq)}
 TRUTHS = {"assertTrue": True, "assertFalse": False}
-ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count", "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
-CATCHES = {"AssertionError", "Exception", "BaseException"}
-UNCAUGHT = {"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError", "Cancelled", "SkipTest"}  # no question's answer
 RAISES = {"raises", "assertRaises", "assertRaisesRegex"}
+CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count",
+          "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
+# What positional arguments after the values say about how near they have to be.
+NEAR = {"assertAlmostEqual": ["places"], "assert_allclose": ["rel", "atol"], "approx": ["rel", "abs"]}
+# In the question, operators are what they are without a not.
+ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+CATCHES = {"AssertionError", "Exception", "BaseException"}  # what catches a failure
+UNCAUGHT = {"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError", "Cancelled", "SkipTest"}  # what is no answer
 ASK, IN = "_sbench_ask", "_sbench_in"
 KEEP = """
 import os
@@ -154,7 +163,7 @@ class Blind(Names):
     def kinds(self, error):
         """The names of the exceptions that an expression stands for; none if they are not known."""
         parts = getattr(error, "elts", [error])
-        known = all(isinstance(n, ast.Attribute) and n.attr not in UNCAUGHT or isinstance(n, ast.Name) and n.id not in self.changing | UNCAUGHT for n in parts)
+        known = all(isinstance(n, ast.Attribute) and n.attr not in UNCAUGHT or isinstance(n, ast.Name) and n.id not in self.variables | UNCAUGHT for n in parts)
         return [getattr(n, "attr", None) or getattr(getattr(builtins, n.id, n), "__name__", n.id) for n in parts] if known else []
 
     def guard(self, node, question):
@@ -255,7 +264,7 @@ class Blind(Names):
     def built(self, node):
         """Whether an expression makes an object of the candidate's from literals only."""
         return (isinstance(node, (ast.Call, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.BinOp)) and self.asks(node) and node in self.parents
-                and not any(isinstance(n, (ast.Lambda, ast.Await, ast.Yield, ast.NamedExpr, ast.JoinedStr, ast.comprehension, ast.Starred)) or isinstance(n, ast.Name) and n.id in self.changing for n in ast.walk(node))
+                and not any(isinstance(n, (ast.Lambda, ast.Await, ast.Yield, ast.NamedExpr, ast.JoinedStr, ast.comprehension, ast.Starred)) or isinstance(n, ast.Name) and n.id in self.variables for n in ast.walk(node))
                 and len(set(self.variants(node))) > 1)
 
     def variants(self, node):
@@ -298,10 +307,9 @@ class Blind(Names):
         return node.value if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) else None
 
     def within(self, call):
-        """How far answers to such an equality may be apart, absolutely and in proportion; None if that is not known."""
+        """How far the values of an equality may be apart, absolutely and in proportion; None if that is not known."""
         given = {k.arg: self.number(k.value) for k in call.keywords if k.arg not in ("msg", "err_msg", "verbose", "nan_ok")}
-        given.update({"places" if called(call) == "assertAlmostEqual" else "rel" if called(call) in ("assert_allclose", "approx") else "decimal": self.number(a)
-                      for a in call.args[1 if called(call) == "approx" else 2:3]})
+        given.update(zip(NEAR.get(called(call), ["decimal"]), map(self.number, call.args[1 if called(call) == "approx" else 2:])))
         if None in given.values():
             return None
         places = given.get("places", given.get("decimal"))
@@ -415,13 +423,14 @@ class Blind(Names):
     # What else tells what is expected.
 
     def blanks(self):
+        """Put neutral values in the place of expected ones that nothing else is done with."""
         for literal in dict.fromkeys(n for n in self.sides if n in self.parents and n not in self.gone):
             if not self.selected(literal) and not self.taken(literal):
                 for leaf in self.leaves(literal):
                     value = ast.literal_eval(leaf)
                     if value:
-                        number = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps of a Decimal
-                        self.edit(*self.span(leaf), "'0'" if number else repr(type(value)()))
+                        decimal = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps
+                        self.edit(*self.span(leaf), "'0'" if decimal else repr(type(value)()))
 
     def unused(self):
         """Leave out functions and classes that only computed what was expected."""
@@ -434,25 +443,28 @@ class Blind(Names):
                     self.leave_out(model, "%s = None" % name)
 
     def strings(self):
-        """Empty messages, and what only people read."""
-        read = "__doc__" in map(named, self.parents)
-        for n in [] if read else self.walked:
-            if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) and isinstance(n.value.value, str) and ">>>" not in n.value.value and not self.given(self.parents[n]):
+        """Leave out what only people read: docstrings and comments."""
+        for n in [] if "__doc__" in map(named, self.parents) else self.walked:
+            text = n.value.value if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) else None
+            if isinstance(text, str) and ">>>" not in text and not self.given(self.parents[n]):
                 self.edit(*self.span(n), '""')
-        rows = self.data.splitlines(keepends=True)
         for token in tokenize.tokenize(io.BytesIO(self.data).readline):
-            if token.type == tokenize.COMMENT and not (token.start[0] < 3 and ("coding" in token.string or token.string.startswith("#!"))):
-                at = self.lines[token.start[0] - 1] + len(rows[token.start[0] - 1].decode("utf-8")[:token.start[1]].encode())
-                self.edit(at, at + len(token.string.encode()), "")
+            (row, column), comment = token.start, token.string
+            if token.type == tokenize.COMMENT and not (row < 3 and ("coding" in comment or comment.startswith("#!"))):
+                at = self.lines[row - 1] + len(self.text(*self.lines[row - 1:row + 1])[:column].encode())
+                self.edit(at, at + len(comment.encode()), "")
 
     def given(self, node):
-        """Whether a candidate gets a function or class, and can read its docstring."""
-        return isinstance(node, FUNCTIONS + (ast.ClassDef,)) and not node.name.startswith("test") and (node.name in self.passed or any(map(self.asks, node.decorator_list)))
+        """Whether the candidate gets a function or a class, and so can read its docstring."""
+        return (isinstance(node, FUNCTIONS + (ast.ClassDef,)) and not node.name.startswith("test")
+                and (node.name in self.passed or any(map(self.asks, node.decorator_list))))
 
     def prelude(self):
         """Declare ask where the file's own statements begin."""
-        first = next(n for i, n in enumerate(self.tree.body) if getattr(n, "module", "") != "__future__" and not (not i and isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)))
-        self.insert(self.begin(first), "%s = {}; exec(%r, %s); %s, %s = %s['asking'], %s['ask']%s" % (ASK, self.request["ask"] + KEEP % self.request["answers"], ASK, IN, ASK, ASK, ASK, "\n" if hasattr(first, "body") else "; "))
+        own = self.tree.body[ast.get_docstring(self.tree) is not None:]
+        first = next(n for n in own if getattr(n, "module", "") != "__future__")
+        self.insert(self.begin(first), "{0} = {{}}; exec({1!r}, {0}); {2}, {0} = {0}['asking'], {0}['ask']{3}".format(
+            ASK, self.request["ask"] + KEEP % self.request["answers"], IN, "\n" if hasattr(first, "body") else "; "))
 
     def blind(self):
         """Return the text that asks."""
@@ -461,7 +473,7 @@ class Blind(Names):
             self.unused()
             self.blanks()
             self.strings()
-        if self.edits and self.request["answers"]:
+        if self.questions and self.request["answers"]:
             self.prelude()
         text, at = b"", 0
         for e in sorted(self.edits, key=lambda e: (e["start"], e["start"] != e["end"], -e["end"])):

@@ -163,3 +163,27 @@ func TestForms(t *testing.T) {
 		}
 	}
 }
+
+// TestNear: how far numbers may be apart, by the place of an argument or by its name.
+func TestNear(t *testing.T) {
+	for _, text := range []string{
+		"assert f() == approx(1.5, 0.25, 0.125)\n",
+		"assert f() == approx(1.5, rel=0.25, abs=0.125)\n",
+		"np.testing.assert_allclose(f(), 1.5, 0.25, 0.125)\n",
+	} {
+		l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+		must.Do(t, err)
+		if len(l.Questions) != 1 || l.Questions[0].Near != [2]float64{0.125, 0.25} {
+			t.Errorf("%q: questions %v", text, l.Questions)
+		}
+	}
+}
+
+// TestNothingAsked: a file without a question is read, too.
+func TestNothingAsked(t *testing.T) {
+	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: "# Helpers.\n'A doc.'\n"}}, contrast.Options{Answers: "/dev/null"})
+	must.Do(t, err)
+	if len(l.Unread) > 0 || l.Files[0].Text != "\n"+`""`+"\n" {
+		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+	}
+}

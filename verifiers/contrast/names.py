@@ -62,7 +62,7 @@ class Names:
         self.meant = {}  # what stands has found for variables
         self.unfollowed = set()  # functions of the tests that are called with what is not known
         self.bindings()
-        self.changing = {name for _, name in self.sources} | {n.arg for n in self.walked if isinstance(n, ast.arg)}
+        self.variables = {name for _, name in self.sources} | {n.arg for n in self.walked if isinstance(n, ast.arg)}
         self.bound = {}  # the variables that get a value
         for key, values in self.known.items():
             for value in values:
@@ -142,7 +142,7 @@ class Names:
                 for row in self.rows(n.iter) or [None]:
                     self.bind(n.target, row, self.scope(n), n.iter)
         for n in self.walked:
-            self.changed(n)
+            self.altered(n)
 
     def assigned(self, n, scope):
         """Bind what a node assigns."""
@@ -173,7 +173,7 @@ class Names:
                     param = isinstance(row, ast.Call) and called(row) == "param"
                     self.bind(ast.Tuple(names), ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row, f)
 
-    def changed(self, n):
+    def altered(self, n):
         """Bind a variable whose value a node changes in place."""
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and called(n) in CHANGES:
             root, source = n.func.value, ast.Tuple(n.args + [k.value for k in n.keywords])
