@@ -163,8 +163,10 @@ class Blind(Names):
     def kinds(self, error):
         """The names of the exceptions that an expression stands for; none if they are not known."""
         parts = getattr(error, "elts", [error])
-        known = all(isinstance(n, ast.Attribute) and n.attr not in UNCAUGHT or isinstance(n, ast.Name) and n.id not in self.variables | UNCAUGHT for n in parts)
-        return [getattr(n, "attr", None) or getattr(getattr(builtins, n.id, n), "__name__", n.id) for n in parts] if known else []
+        for n in parts:
+            if named(n) in UNCAUGHT or not isinstance(n, ast.Attribute) and not (isinstance(n, ast.Name) and n.id not in self.variables):
+                return []
+        return [n.attr if isinstance(n, ast.Attribute) else getattr(getattr(builtins, n.id, n), "__name__", n.id) for n in parts]
 
     def guard(self, node, question):
         """Let an exception be the answer to a statement's question, if it has to be or may be."""
@@ -173,35 +175,40 @@ class Blind(Names):
 
     def guarded(self, node):
         """Whether an exception only matters to the statement that meets it."""
-        function = self.scope(node)  # who calls a function within another, or a test, may catch what it raises
-        return (self.alone(node) and not any(isinstance(n, (ast.With, ast.AsyncWith, ast.Try)) for n in self.above(node))
-                and (function is self.tree or function is self.function(node) and function.name.startswith("test") and function.name not in self.uses))
+        function = self.scope(node)
+        if not self.alone(node) or any(isinstance(n, (ast.With, ast.AsyncWith, ast.Try)) for n in self.above(node)):
+            return False
+        return function is self.tree or (  # who calls a function within another, or a test, may catch what it raises
+            function is self.function(node) and function.name.startswith("test") and function.name not in self.uses)
 
     def alone(self, node):
         """Whether a statement shares its lines with no other."""
-        (start, end), line = self.span(node), self.lines[node.lineno - 1]
-        rest = self.text(end, self.lines[node.end_lineno]).strip()
-        return not self.text(line, start).strip() and (not rest or rest.startswith("#"))
+        (start, end), (first, after) = self.span(node), (self.lines[node.lineno - 1], self.lines[node.end_lineno])
+        rest = self.text(end, after).strip()
+        return not self.text(first, start).strip() and (not rest or rest.startswith("#"))
 
     def leave_out(self, node, new):
+        """Replace a node by a text that asks nothing."""
         self.edit(*self.span(node), new)
         self.gone.update(ast.walk(node))
 
     @staticmethod
     def accuses(node):
-        error = getattr(node, "exc", getattr(node, "value", None))
-        name = called(error)
-        return (isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
-                or isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value)
+        """Whether a statement fails a test."""
+        if isinstance(node, ast.Assert):
+            return isinstance(node.test, ast.Constant) and not node.test.value
+        name = called(getattr(node, "exc", getattr(node, "value", None)))
+        return isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
 
     def caught(self, node):
         """Whether the tests may go on if an assertion does not hold: they may try again, for example."""
         for below, above in self.steps(node):
+            catching = []  # what may name what is caught; None is everything
             if isinstance(above, ast.Try) and below in above.body:
-                types = [n for h in above.handlers for n in ([None] if h.type is None else ast.walk(h.type))]
-                if any(t is None or getattr(t, "id", "") in CATCHES for t in types):
-                    return True
-            if isinstance(above, (ast.With, ast.AsyncWith)) and below in above.body and any(getattr(n, "id", "") in CATCHES for i in above.items for n in ast.walk(i)):
+                catching = [h.type for h in above.handlers]
+            elif isinstance(above, (ast.With, ast.AsyncWith)) and below in above.body:
+                catching = above.items
+            if any(c is None or any(getattr(n, "id", "") in CATCHES for n in ast.walk(c)) for c in catching):
                 return True
             if isinstance(above, FUNCTIONS) and self.handed(above):
                 return True
@@ -253,31 +260,32 @@ class Blind(Names):
         yes = holds == (op not in (ast.NotEq, ast.IsNot, ast.NotIn))
         asked = (self.asks(left) or self.asks(right)) and self.put(
             place, [left, right], "(({}) %s ({}))" % ASKED[op], "truth", expected=[ask.answer(yes, "truth")])
-        if asked:
-            sides = [(side, self.stands(side)) for side, other in ((right, left), (left, right)) if ASKED[op] == "==" and self.asks(other)]
-            sides = [(side, built) for side, built in sides if all(map(self.built, built))]
-            for side, built in sorted(sides, key=lambda s: any(called(n)[:1].islower() for n in ast.walk(s[1][0]) if isinstance(n, ast.Call)))[:1]:  # first what a class makes
+        if asked and ASKED[op] == "==":
+            sides = [side for side, other in ((right, left), (left, right)) if self.asks(other) and all(map(self.built, self.stands(side)))]
+            computes = lambda side: any(isinstance(n, ast.Call) and called(n)[:1].islower() for n in ast.walk(self.stands(side)[0]))
+            for side in sorted(sides, key=computes)[:1]:  # first what a class makes
                 self.gone.update(ast.walk(side))
-                self.hidden.append((self.questions[-1], self.edits[-2:], yes, side is left, side, built))
+                self.hidden.append((side, self.questions[-1], self.edits[-2:], yes, side is left))
         return asked
 
     def built(self, node):
         """Whether an expression makes an object of the candidate's from literals only."""
+        other = (ast.Lambda, ast.Await, ast.Yield, ast.NamedExpr, ast.JoinedStr, ast.comprehension, ast.Starred)
         return (isinstance(node, (ast.Call, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.BinOp)) and self.asks(node) and node in self.parents
-                and not any(isinstance(n, (ast.Lambda, ast.Await, ast.Yield, ast.NamedExpr, ast.JoinedStr, ast.comprehension, ast.Starred)) or isinstance(n, ast.Name) and n.id in self.variables for n in ast.walk(node))
+                and not any(isinstance(n, other) or isinstance(n, ast.Name) and n.id in self.variables for n in ast.walk(node))
                 and len(set(self.variants(node))) > 1)
 
     def variants(self, node):
-        """An expression and others like it, in an order that does not tell which it is: each has the same others."""
-        literals = [[n for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, kind)] for kind in ((int, float), str)]
-        texts = []
+        """The texts of an expression and of three others: each of the four has the same others. Some may be the same."""
+        numbers, texts = [[n for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, kind)] for kind in ((int, float), str)]
+        found = []
         for i in range(4):
             (at, end), text = self.span(node), ""
-            for n in sorted(literals[0] or literals[1], key=self.span):
+            for n in sorted(numbers or texts, key=self.span):
                 text += self.text(at, self.span(n)[0]) + changed(n.value, i)
                 at = self.span(n)[1]
-            texts.append(text + self.text(at, end))
-        return texts
+            found.append(text + self.text(at, end))
+        return found
 
     def decoys(self):
         """Hide what an object of the candidate's has to be equal to among others: its own == may say yes to each."""
@@ -285,17 +293,19 @@ class Blind(Names):
         while known != len(self.hidden):
             known = len(self.hidden)
             for hidden in self.hidden[:]:
-                side, built = hidden[-2:]
-                if any(n is not side and (self.request["bare"] or self.selected(n) or self.taken(n)) for n in built):
+                side = hidden[0]
+                if any(n is not side and (self.request["bare"] or self.selected(n) or self.taken(n)) for n in self.stands(side)):
                     self.hidden.remove(hidden)
                     self.gone.difference_update(ast.walk(side))
-        among = {n: (self.variants(n)[0], sorted(set(self.variants(n)))) for n in dict.fromkeys(n for hidden in self.hidden for n in hidden[-1])}
-        for n, (_, texts) in among.items():
+        right = {}  # what a right candidate's objects are equal to
+        for n in dict.fromkeys(n for side, *_ in self.hidden for n in self.stands(side)):
+            own, texts = self.variants(n)[0], sorted(set(self.variants(n)))  # in an order that does not tell which is its own
+            right[n] = " ".join("yes" if text == own else "no" for text in texts)
             self.edit(*self.span(n), "(%s)" % ", ".join("lambda: " + text for text in texts))
-        for question, edits, yes, turn, _, built in self.hidden:
-            edits[0]["new"], edits[1]["new"] = "), (", "))%s, 'decoys')" % ("[::-1]" if turn else "")
-            question["told"] = sorted({n.lineno for n in built})
-            question["weak"], question["expected"] = False, [" ".join("yes" if text == right else "no" for text in texts) for right, texts in [among[n] for n in built]] if yes and len(built) == 1 else None
+        for side, question, edits, yes, left in self.hidden:
+            edits[0]["new"], edits[1]["new"] = "), (", "))%s, 'decoys')" % ("[::-1]" if left else "")
+            built = self.stands(side)
+            question.update(told=sorted({n.lineno for n in built}), weak=False, expected=[right[built[0]]] if yes and len(built) == 1 else None)
 
     def difference(self, left, op, right):
         """The two sides of a difference, and how small it has to be, absolutely and in proportion; None for another comparison."""
@@ -388,14 +398,18 @@ class Blind(Names):
 
     def optional(self, node):
         """Whether a right candidate may choose that a node does not run."""
-        return any(isinstance(above, (ast.If, ast.While)) and n is not above.test and self.asks(above.test) or isinstance(n, ast.ExceptHandler)
-                   or isinstance(above, ast.Try) and n in above.body + above.orelse
-                   and not any(map(self.accuses, above.body + above.orelse)) and any(not isinstance(h.body[-1], ast.Raise) and not self.accuses(h.body[-1]) for h in above.handlers)
-                   for n, above in self.steps(node))
+        for n, above in self.steps(node):
+            if isinstance(n, ast.ExceptHandler) or isinstance(above, (ast.If, ast.While)) and n is not above.test and self.asks(above.test):
+                return True
+            if isinstance(above, ast.Try) and n in above.body + above.orelse and not any(map(self.accuses, above.body + above.orelse)):
+                if any(not isinstance(h.body[-1], ast.Raise) and not self.accuses(h.body[-1]) for h in above.handlers):
+                    return True
+        return False
 
     def looped(self, node):
         """Whether a node stands in a loop over something in which the candidate has a say."""
-        return any(isinstance(above, (ast.For, ast.AsyncFor)) and n is not above.iter and not self.own(above.iter) for n, above in self.steps(node))
+        loops = [above for n, above in self.steps(node) if isinstance(above, (ast.For, ast.AsyncFor)) and n is not above.iter]
+        return not all(self.own(loop.iter) for loop in loops)
 
     def put(self, place, parts, form="({})", how="", **question):
         """Let a question stand in a place. Its answer has a form, in which parts of the file stand for the braces: nodes, or
