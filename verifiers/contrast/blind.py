@@ -41,14 +41,7 @@ ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "
 CATCHES = {"AssertionError", "Exception", "BaseException"}  # what catches a failure
 UNCAUGHT = {"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError", "Cancelled", "SkipTest"}  # what is no answer
 ASK, IN = "_sbench_ask", "_sbench_in"
-KEEP = """
-import os
-to = os.open(%r, os.O_WRONLY | os.O_APPEND)
-
-
-def write(line, write=os.write):
-    write(to, line)
-"""
+KEEP = "\nwrite = lambda line, write=os.write, file=os.open(%r, os.O_WRONLY | os.O_APPEND): write(file, line)\n"
 ask = types.ModuleType("ask")  # ask.py
 FAIL = "raise AssertionError('this test has to fail')"
 PROGRAM_FAILS = "if __name__ == '__main__': import atexit, os; atexit.register(os._exit, 1); os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
@@ -71,13 +64,8 @@ class Blind(Names):
         super().__init__(text, request)
         self.path, self.first = path, first
         self.questions, self.edits, self.stays = [], [], set()
-        self.sides = []  # literals that questions expect
         self.hidden = []  # questions with decoys
-        self.shared = []  # questions, and the lists and the like that they expect by a name
-
-    def test(self, function):
-        """The name of an outermost function with its classes; none outside of functions."""
-        return "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
+        self.told = []  # questions, and the literals that they expect
 
     # What tests ask. The place of a question is what it stands for, an expression or a statement, and what that has to be.
 
@@ -88,8 +76,8 @@ class Blind(Names):
             if self.asserted(node) and len(self.questions) > known:
                 self.guard(node, self.questions[known])
         self.decoys()
-        for question, values in self.shared:
-            if any(map(self.taken, values)):
+        for question, literals in self.told:
+            if any(isinstance(n, (ast.List, ast.Dict, ast.Set)) and n not in self.gone and self.taken(n) for n in literals):
                 question["expected"] = None  # who else gets such a value may change it
 
     def asserted(self, node):
@@ -106,14 +94,14 @@ class Blind(Names):
         if not isinstance(node, ast.Expr):
             return self.raising(node)
         call = node.value
-        if not isinstance(call, ast.Call) or called(call) in self.helpers:
+        if not isinstance(call, ast.Call) or named(call) in self.helpers:
             return False
         return self.called(node, call) or (  # any other call may have to raise, for all that a candidate knows
             node not in self.gone and self.asks(call) and self.guarded(node) and self.put((node, True), [call], how="call", expected=["returned"]))
 
     def called(self, node, call):
         """Ask what a call asserts. Return whether it is asked."""
-        name, args, place = called(call), call.args, (node, True)
+        name, args, place = named(call), call.args, (node, True)
         if name in TRUTHS and args and self.truth(args[0], TRUTHS[name], place):
             for message in args[1:] + [k.value for k in call.keywords]:
                 self.leave_out(message, "''")
@@ -126,7 +114,10 @@ class Blind(Names):
             return self.put(place, args[:1], expected=[ask.plain(None)])
         if name in RAISES and len(args) > 1:
             return self.raised(node, call, args[:1] + args[2:] if name == "assertRaisesRegex" else args)
-        return name in CALLED and self.called_with(place, call)
+        if name in CALLED and isinstance(call.func, ast.Attribute):
+            literals = [self.resolve(v) for v in args + [k.value for k in call.keywords]]
+            return all(literals) and self.put(place, [call.func.value], how=CALLED[name], expected=None, told=sum(literals, []))
+        return False
 
     def raised(self, node, call, args):
         """Ask for the exception of a call that is given in parts, as if it was written out. Return whether it is asked."""
@@ -146,7 +137,7 @@ class Blind(Names):
         """Ask for the exception of a statement, if a with or a try has to catch one. Return whether it is asked."""
         if isinstance(node, ast.With):
             call = node.items[0].context_expr
-            has_to = len(node.items + node.body) == 2 and not node.items[0].optional_vars and isinstance(call, ast.Call) and called(call) in RAISES - self.helpers
+            has_to = len(node.items + node.body) == 2 and not node.items[0].optional_vars and isinstance(call, ast.Call) and named(call) in RAISES - self.helpers
             error = call.args[0] if has_to and call.args else None
         else:
             last = node.body[1:] + node.orelse
@@ -197,7 +188,7 @@ class Blind(Names):
         """Whether a statement fails a test."""
         if isinstance(node, ast.Assert):
             return isinstance(node.test, ast.Constant) and not node.test.value
-        name = called(getattr(node, "exc", getattr(node, "value", None)))
+        name = named(getattr(node, "exc", getattr(node, "value", None)))
         return isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
 
     def caught(self, node):
@@ -237,7 +228,7 @@ class Blind(Names):
         if isinstance(test, ast.Compare) and len(test.ops) == 1:
             return self.comparison(place, test.left, type(test.ops[0]), test.comparators[0], holds)
         if isinstance(test, ast.Call) and holds and test.args:
-            name, arg, alone = called(test), test.args[0], len(test.args) == 1
+            name, arg, alone = named(test), test.args[0], len(test.args) == 1
             if name == "all" and alone and isinstance(arg, (ast.GeneratorExp, ast.ListComp)):
                 return self.truth(arg.elt, True)
             if name == "isclose" and len(test.args) == 2 and not test.keywords and self.equality(place, *test.args, how="close", near=(0, 1e-8)):
@@ -262,7 +253,7 @@ class Blind(Names):
             place, [left, right], "(({}) %s ({}))" % ASKED[op], "truth", expected=[ask.answer(yes, "truth")])
         if asked and ASKED[op] == "==":
             sides = [side for side, other in ((right, left), (left, right)) if self.asks(other) and all(map(self.built, self.stands(side)))]
-            computes = lambda side: any(isinstance(n, ast.Call) and called(n)[:1].islower() for n in ast.walk(self.stands(side)[0]))
+            computes = lambda side: any(isinstance(n, ast.Call) and named(n)[:1].islower() for n in ast.walk(self.stands(side)[0]))
             for side in sorted(sides, key=computes)[:1]:  # first what a class makes
                 self.gone.update(ast.walk(side))
                 self.hidden.append((side, self.questions[-1], self.edits[-2:], yes, side is left))
@@ -309,7 +300,7 @@ class Blind(Names):
 
     def difference(self, left, op, right):
         """The two sides of a difference, and how small it has to be, absolutely and in proportion; None for another comparison."""
-        inside = left.args[:1] if isinstance(left, ast.Call) and called(left) in ("abs", "fabs") and op in (ast.Lt, ast.LtE) else []
+        inside = left.args[:1] if isinstance(left, ast.Call) and named(left) in ("abs", "fabs") and op in (ast.Lt, ast.LtE) else []
         if inside and isinstance(inside[0], ast.BinOp) and isinstance(inside[0].op, ast.Sub) and self.number(right) is not None:
             return inside[0].left, inside[0].right, self.number(right), 0
 
@@ -319,7 +310,7 @@ class Blind(Names):
     def within(self, call):
         """How far the values of an equality may be apart, absolutely and in proportion; None if that is not known."""
         given = {k.arg: self.number(k.value) for k in call.keywords if k.arg not in ("msg", "err_msg", "verbose", "nan_ok")}
-        given.update(zip(NEAR.get(called(call), ["decimal"]), map(self.number, call.args[1 if called(call) == "approx" else 2:])))
+        given.update(zip(NEAR.get(named(call), ["decimal"]), map(self.number, call.args[1 if named(call) == "approx" else 2:])))
         if None in given.values():
             return None
         places = given.get("places", given.get("decimal"))
@@ -328,7 +319,7 @@ class Blind(Names):
 
     def approximate(self, side, how, near):
         """How answers count and how far they may be apart, if one side of an equality has approx, and else as given."""
-        given = [self.within(n) for v in [side] + self.stands(side) for n in ast.walk(v) if isinstance(n, ast.Call) and called(n) == "approx"]
+        given = [self.within(n) for v in [side] + self.stands(side) for n in ast.walk(v) if isinstance(n, ast.Call) and named(n) == "approx"]
         return ("close", None if None in given else tuple(map(max, zip(*given)))) if given else (how, near)
 
     def equality(self, place, left, right, how="", near=(0, 0)):
@@ -337,7 +328,7 @@ class Blind(Names):
         computable = not how
         for side in left, right:
             how, near = self.approximate(side, how, near)
-        left, right = [n.args[0] if isinstance(n, ast.Call) and called(n) == "approx" and n.args else n for n in (left, right)]
+        left, right = [n.args[0] if isinstance(n, ast.Call) and named(n) == "approx" and n.args else n for n in (left, right)]
         sides = ((right, left), (left, right)) if near else ()
         return (any(self.expected(place, side, other, how, near) for side, other in sides)
                 or computable and any(self.computed(place, side, other, how, near) for side, other in sides))
@@ -346,7 +337,7 @@ class Blind(Names):
         """Ask for one side of an equality, if the other side is made of literals. What only tests a model of the tests is left
         out, so that the model can be, too. Return whether this is done."""
         literals, through = self.resolve(side), self.stands(side, HOLDERS)
-        if literals and isinstance(other, ast.Call) and called(other) in set(self.models) - set(self.request["names"] or ()) and self.own(other):
+        if literals and isinstance(other, ast.Call) and named(other) in set(self.models) - set(self.request["names"] or ()) and self.own(other):
             self.leave_out(place[0], str(place[1]))
             return True
         if not literals or len(literals) < len(through) or not self.asks(other):
@@ -357,27 +348,14 @@ class Blind(Names):
             return False
         direct = self.stands(side, {"approx"}) == through
         answers = [ask.answer(ast.literal_eval(n), how) for n in literals] if direct else None
-        if not self.put(place, [other], how=how, expected=answers, near=near, told=literals, loose=not self.own(side)):
-            return False
-        self.sides += literals
-        self.shared.append((self.questions[-1], [n for n in literals if n is not side and isinstance(n, (ast.List, ast.Dict, ast.Set))]))
-        return True
+        return self.put(place, [other], how=how, expected=answers, near=near, told=literals, loose=not self.own(side))
 
     def computed(self, place, side, other, how, near):
         """Ask for one side of an equality, if the tests compute the other side without the candidate. Return whether it is asked."""
-        changes = any(isinstance(n, ast.NamedExpr) or isinstance(n, ast.Call) and called(n) in CHANGES for n in ast.walk(side))
+        changes = any(isinstance(n, ast.NamedExpr) or isinstance(n, ast.Call) and named(n) in CHANGES for n in ast.walk(side))
         if changes or isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) or not self.asks(other) or self.own(other) or not self.own(side):
             return False
         return self.put(place, [other], how=how, expected=None, near=near)
-
-    def called_with(self, place, call):
-        """Ask what a mock was called with. Return whether it is asked."""
-        literals = [self.resolve(v) for v in call.args + [k.value for k in call.keywords]]
-        told = [n for found in literals for n in found]
-        asked = all(literals) and isinstance(call.func, ast.Attribute) and self.put(
-            place, [call.func.value], how=CALLED[called(call)], expected=None, told=told)
-        self.sides += told if asked else []
-        return asked
 
     def question(self, at, whole, expected, near=(0, 0), told=(), loose=False, raises=()):
         """Note a question that is asked where at stands, and return its number; 0 if whole is to stay an assertion. told are
@@ -387,14 +365,16 @@ class Blind(Names):
             return 0
         number = self.first + len(self.questions)
         statement = next(n for n in self.above(at) if isinstance(n, ast.stmt))
-        self.questions.append({"id": number, "path": self.path, "test": self.test(self.function(at)), "line": statement.lineno, "expected": expected,
+        names = [n.name for n in self.above(self.function(at)) if isinstance(n, FUNCTIONS + (ast.ClassDef,))]
+        self.questions.append({"id": number, "path": self.path, "test": "::".join(names[::-1]), "line": statement.lineno, "expected": expected,
                                "near": near, "loose": loose, "optional": self.optional(at), "weak": expected in (["yes"], ["returned"]),
                                "raises": raises, "looped": self.looped(at),
                                "told": sorted({n.lineno for n in told or [statement] if n in self.parents})})
-        if number not in self.request["without"]:
-            return number
-        self.stays.add(whole)
-        return 0
+        if number in self.request["without"]:
+            self.stays.add(whole)
+            return 0
+        self.told.append((self.questions[-1], told))
+        return number
 
     def optional(self, node):
         """Whether a right candidate may choose that a node does not run."""
@@ -431,15 +411,15 @@ class Blind(Names):
         self.edits.append({"start": start, "end": end, "new": new})
 
     def insert(self, at, new):
-        """Insert a text before all that stands there."""
+        """Insert a text before what else is inserted there."""
         self.edits.insert(0, {"start": at, "end": at, "new": new})
 
     # What else tells what is expected.
 
     def blanks(self):
         """Put neutral values in the place of expected ones that nothing else is done with."""
-        for literal in dict.fromkeys(n for n in self.sides if n in self.parents and n not in self.gone):
-            if not self.selected(literal) and not self.taken(literal):
+        for literal in dict.fromkeys(n for _, literals in self.told for n in literals):
+            if literal in self.parents and literal not in self.gone and not self.selected(literal) and not self.taken(literal):
                 for leaf in self.leaves(literal):
                     value = ast.literal_eval(leaf)
                     if value:
@@ -497,19 +477,19 @@ class Blind(Names):
         return (text + self.data[at:]).decode()
 
     def canary(self):
-        """Make every test fail where it ends or, if there is none, the file."""
+        """Where texts have to stand so that every test fails at its end or, if there is none, the file. Yields them."""
         tests = [f for f in self.functions if f.name.startswith("test") and self.function(f) is f]
         for n in tests:
             start, end = self.span(n.body[0])[0], self.span(n.body[-1])[1]
             indent = self.text(self.lines[n.body[0].lineno - 1], start)
-            yield {"start": end, "end": end, "new": "; " + FAIL if indent.strip() else "\n" + indent + FAIL}
+            yield end, "; " + FAIL if indent.strip() else "\n" + indent + FAIL
             for r in ast.walk(n):
-                if isinstance(r, ast.Return) and next(f for f in self.above(r) if isinstance(f, FUNCTIONS)) is n:
-                    yield {"start": self.span(r)[0], "end": self.span(r)[0], "new": FAIL + "; "}
+                if isinstance(r, ast.Return) and self.scope(r) is n:
+                    yield self.span(r)[0], FAIL + "; "
         if not tests:
             for n in [n for n in self.tree.body if not isinstance(n, ast.Expr) and getattr(n, "module", "") != "__future__"][:1]:
-                yield {"start": self.begin(n), "end": self.begin(n), "new": PROGRAM_FAILS + "\n"}  # it can end itself before its last line
-            yield {"start": len(self.data), "end": len(self.data), "new": "\n" + FAIL + "\n"}
+                yield self.begin(n), PROGRAM_FAILS + "\n"  # it can end itself before its last line
+            yield len(self.data), "\n" + FAIL + "\n"
 
 
 def main():
@@ -518,23 +498,22 @@ def main():
     exec(request["ask"], ask.__dict__)
     found = {"questions": [], "files": [], "canary": [], "broken": [], "unread": []}
     for file in request["files"]:
-        path = file["path"]
+        path, text = file["path"], file["text"]
         try:
-            compile(file["text"], path, "exec", dont_inherit=True)
+            compile(text, path, "exec", dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             found["broken"].append(path)
             continue
-        text = file["text"]
         try:
             f = Blind(path, text, request, len(found["questions"]) + 1)
-            found["canary"] += [dict(e, path=path) for e in f.canary()]
-            text = f.blind()
-            compile(text, path, "exec", dont_inherit=True)
+            found["canary"] += [{"path": path, "start": at, "end": at, "new": new} for at, new in f.canary()]
+            blind = f.blind()
+            compile(blind, path, "exec", dont_inherit=True)
             found["questions"] += f.questions
         except Exception:  # a form that nobody thought of must not cost the other files theirs
             found["unread"].append(path)
-            text = file["text"]
-        found["files"].append({"path": path, "text": text})
+            blind = text
+        found["files"].append({"path": path, "text": blind})
     json.dump(found, sys.stdout)
 
 

@@ -17,13 +17,9 @@ VARY = REACH | {"random", "numpy", "np", "time", "datetime", "uuid", "secrets", 
 
 
 def named(node):
-    """The last part of a dotted name; "" for what is no name."""
+    """The last part of a dotted name, or of the name of what is called; "" for anything else."""
+    node = getattr(node, "func", node)
     return getattr(node, "attr", getattr(node, "id", ""))
-
-
-def called(node):
-    """The last part of the name that a call calls, or of a name itself."""
-    return named(getattr(node, "func", node))
 
 
 def variable(node):
@@ -59,14 +55,11 @@ class Names:
         self.passed = {named(n) for n in reads if getattr(self.parents[n], "func", None) is not n}  # names that are read and not called
         self.known = {}  # what each variable gets; None for what is not known
         self.sources = {}  # what this is computed from
+        self.bound = {}  # the variables that get a value
         self.meant = {}  # what stands has found for variables
         self.unfollowed = set()  # functions of the tests that are called with what is not known
         self.bindings()
         self.variables = {name for _, name in self.sources} | {n.arg for n in self.walked if isinstance(n, ast.arg)}
-        self.bound = {}  # the variables that get a value
-        for key, values in self.known.items():
-            for value in values:
-                self.bound.setdefault(value, []).append(key)
         self.loads, self.uses = {}, {}  # where each variable is read, and where all with its label are
         for n in reads:
             self.loads.setdefault(self.key(n), []).append(n)
@@ -114,6 +107,7 @@ class Names:
         if variable(target):
             key = scope if isinstance(target, ast.Name) else self.tree, label(target)
             self.known.setdefault(key, []).append(value)
+            self.bound.setdefault(value, []).append(key)
             self.sources.setdefault(key, []).extend(source or [value])
             self.meant.clear()
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -127,12 +121,8 @@ class Names:
         """Bind all variables: first those that tables may be made of, then those that get rows of these."""
         for n in self.walked:
             self.assigned(n, self.scope(n))
-        for n in self.walked:
-            if isinstance(n, ast.Call):
-                self.arguments(n)
         for f in self.functions:
             self.fixture(f)
-        for f in self.functions:
             self.parametrized(f)
         for n in self.walked:  # a parameter of which nothing is known is no variable of the file
             if isinstance(n, ast.arg) and not isinstance(self.parents[self.parents[n]], ast.Lambda) and (self.scope(n), n.arg) not in self.known:
@@ -151,6 +141,8 @@ class Names:
                 self.bind(target, n.value, scope)
                 if isinstance(self.parents[n], ast.ClassDef) and isinstance(target, ast.Name):
                     self.bind(ast.Attribute(ast.Name("cls"), target.id), n.value, scope)
+        elif isinstance(n, ast.Call):
+            self.arguments(n)
         elif isinstance(n, ast.AugAssign):
             self.bind(n.target, None, scope, n.value)
         elif isinstance(n, (ast.AnnAssign, ast.NamedExpr)) and n.value:
@@ -166,16 +158,16 @@ class Names:
     def parametrized(self, f):
         """Bind the parameters that get rows of a mark's table."""
         for mark in f.decorator_list:
-            if isinstance(mark, ast.Call) and called(mark) == "parametrize" and len(mark.args) > 1 and self.plain(mark.args[0]):
+            if isinstance(mark, ast.Call) and named(mark) == "parametrize" and len(mark.args) > 1 and self.plain(mark.args[0]):
                 names = ast.literal_eval(mark.args[0])
                 names = [ast.Name(name.strip()) for name in (names.split(",") if isinstance(names, str) else names)]
                 for row in self.rows(mark.args[1]):
-                    param = isinstance(row, ast.Call) and called(row) == "param"
+                    param = isinstance(row, ast.Call) and named(row) == "param"
                     self.bind(ast.Tuple(names), ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row, f)
 
     def altered(self, n):
         """Bind a variable whose value a node changes in place."""
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and called(n) in CHANGES:
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and named(n) in CHANGES:
             root, source = n.func.value, ast.Tuple(n.args + [k.value for k in n.keywords])
         elif isinstance(n, (ast.Subscript, ast.Attribute)) and not isinstance(n.ctx, ast.Load) and not variable(n):
             root, source = n.value, getattr(next(s for s in self.above(n) if isinstance(s, ast.stmt)), "value", None)
@@ -189,9 +181,9 @@ class Names:
 
     def arguments(self, call):
         """Bind the parameters of the tests' own functions to what a call gives them, and to what they are without it."""
-        unknown = called(call) in self.passed or any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
+        unknown = named(call) in self.passed or any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
         method = isinstance(call.func, ast.Attribute)
-        found = [f for f in self.functions if f.name == called(call) and not f.name.startswith("test") and isinstance(self.parents[f], ast.ClassDef) == method]
+        found = [f for f in self.functions if f.name == named(call) and not f.name.startswith("test") and isinstance(self.parents[f], ast.ClassDef) == method]
         for f in [f for f in found if self.parents[f] in self.above(call)] or found:
             self.unfollowed |= {f.name} if unknown else set()
             first = method and "staticmethod" not in map(named, f.decorator_list)  # the parameter that no argument is for
@@ -203,7 +195,7 @@ class Names:
 
     def fixture(self, f):
         """Bind the parameters that get what a function returns, if it is a fixture."""
-        if "fixture" in map(called, f.decorator_list):
+        if "fixture" in map(named, f.decorator_list):
             returned = [n.value for n in ast.walk(f) if isinstance(n, (ast.Return, ast.Yield)) and n.value and self.scope(n) is f]
             for user in [u for u in self.functions if f.name in [a.arg for a in u.args.args]]:
                 for value in returned:
@@ -214,14 +206,9 @@ class Names:
         scopes = [self.tree] if isinstance(name, ast.Attribute) else self.above(name) if name in self.parents else []
         return next((s for s in scopes if isinstance(s, FUNCTIONS + (ast.Module,)) and (s, label(name)) in self.known), None), label(name)
 
-    def values(self, name):
-        """What a variable gets, if all of that is known."""
-        values = self.known.get(self.key(name), [])
-        return [] if None in values else values
-
     def rows(self, table):
         """What a loop over a table gets in turn."""
-        pairs = isinstance(table, ast.Call) and called(table) == "items" and isinstance(table.func, ast.Attribute)
+        pairs = isinstance(table, ast.Call) and named(table) == "items" and isinstance(table.func, ast.Attribute)
         rows = []
         for t in self.stands(table.func.value if pairs else table, {"list"}):
             if isinstance(t, ast.Dict):
@@ -241,13 +228,14 @@ class Names:
             if not all(items):  # what it stands for is a part of the table that is not known
                 return self.stands(node.value, through) if "list" in through else [node]
             return [w for found in items for i in found for w in self.stands(i, through)]
-        if variable(node) and self.values(node):
+        values = self.known.get(self.key(node), []) if variable(node) else []
+        if values and None not in values:
             asked = self.key(node), frozenset(through)
             if asked not in self.meant:
                 self.meant[asked] = []  # for a variable that gets itself
-                self.meant[asked] = list(dict.fromkeys(w for v in self.values(node) for w in self.stands(v, through)))
+                self.meant[asked] = list(dict.fromkeys(w for v in values for w in self.stands(v, through)))
             return self.meant[asked]
-        if isinstance(node, ast.Call) and called(node) in through and node.args and (not node.keywords or called(node) == "approx"):
+        if isinstance(node, ast.Call) and named(node) in through and node.args and (not node.keywords or named(node) == "approx"):
             return self.stands(node.args[0], through)
         return [node]
 
@@ -281,7 +269,7 @@ class Names:
             inside = list(ast.walk(part))
             inner = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in inside if isinstance(n, ast.arg)}
             inner |= {"self"} if isinstance(part, ast.ClassDef) else set()
-            seeded = [c for c in inside if isinstance(c, ast.Call) and called(c) == "Random" and c.args and self.plain(c.args[0])]
+            seeded = [c for c in inside if isinstance(c, ast.Call) and named(c) == "Random" and c.args and self.plain(c.args[0])]
             for name in {n for n in inside if isinstance(n, ast.Name) and n.id not in inner}.difference(*map(ast.walk, seeded)):
                 key = self.key(name)
                 if key not in self.owned and key not in seen:
@@ -315,11 +303,11 @@ class Names:
     def harmless(self, name):
         """Whether a name only stands in a print, a helper's call, a table, a loop's head or what another name gets."""
         for part, above in self.steps(name):
-            if isinstance(above, ast.Call) and part is not above.func and called(above) not in HOLDERS:
-                if called(above) in ("subTest", "print"):
+            if isinstance(above, ast.Call) and part is not above.func and named(above) not in HOLDERS:
+                if named(above) in ("subTest", "print"):
                     return "file" not in [k.arg for k in above.keywords]
                 owner = getattr(getattr(above.func, "value", above.func), "id", "")
-                return owner in ("self", "cls", called(above)) and called(above) in self.helpers - self.unfollowed and isinstance(self.parents[above], ast.Expr)
+                return owner in ("self", "cls", named(above)) and named(above) in self.helpers - self.unfollowed and isinstance(self.parents[above], ast.Expr)
             if isinstance(above, ast.stmt):
                 return isinstance(above, (ast.For,) + FUNCTIONS) or isinstance(above, ast.Assign) and any(n in self.bound for n in self.above(name))
 
