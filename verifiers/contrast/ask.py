@@ -57,8 +57,11 @@ def plain(value, close=False):
 
 def calls(mock, name):
     """What a mock was called with; for one that has a signature, whether by position or by name does not count."""
-    found, match = getattr(mock, name), (mock if hasattr(type(mock), "_call_matcher") else mock.mock)._call_matcher
-    return found if isinstance(found, int) else [match(c) for c in found] if name.endswith("_list") else match(found)
+    found = getattr(mock, name)
+    match = (mock if hasattr(type(mock), "_call_matcher") else mock.mock)._call_matcher
+    if isinstance(found, int):
+        return found
+    return [match(c) for c in found] if name.endswith("_list") else match(found)
 
 
 def decoys(one, others):
@@ -72,11 +75,22 @@ def decoys(one, others):
     return " ".join(said)
 
 
+HOW = {  # what of an answer counts, by its name; that of a mock's calls is the name of the attribute
+    "": plain,
+    "call": lambda value: "returned",
+    "truth": lambda value: "yes" if value else "no",
+    "type": lambda value: type(value).__name__ + " " + plain(value),
+    "close": lambda value: plain(value, True),
+    "sorted": lambda value: plain(sorted(map(plain, value))),
+    "list": lambda value: plain(list(value)),
+    "decoys": lambda value: decoys(*value),
+}
+
+
 def answer(value, how):
     """An answer as it is noted; how says what of it counts."""
     try:
-        text = {"call": lambda: "returned", "decoys": lambda: decoys(*value), "truth": lambda: "yes" if value else "no", "type": lambda: type(value).__name__ + " " + plain(value), "close": lambda: plain(value, True),
-                "sorted": lambda: plain(sorted(map(plain, value))), "list": lambda: plain(list(value))}.get(how, lambda: plain(calls(value, how) if how.startswith(("call_", "await_")) else value))()
+        text = HOW[how](value) if how in HOW else plain(calls(value, how))
     except Exception as e:
         text = "!" + type(e).__name__
     return text if len(text) <= LONG or how == "close" else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -91,9 +105,10 @@ def note(question, text):
 def names(kind, frame):
     """The names of an exception's classes, also those that the test and its modules have for them."""
     modules = [builtins] + [m for m in list(frame.f_globals.values()) if issubclass(type(m), type(os))]
-    errors, known = [c for c in kind.__mro__ if issubclass(c, Exception)], [c.__name__ for c in kind.__mro__]
+    known, errors = [c.__name__ for c in kind.__mro__], [c for c in kind.__mro__ if issubclass(c, Exception)]
     own = lambda v: any(c is e for c in (v if issubclass(type(v), tuple) else [v]) for e in errors)  # v may be a dead weakref.proxy
-    return known + sorted({n for space in [frame.f_globals, frame.f_locals, *map(vars, modules)] for n, v in list(space.items()) if own(v)}.difference(known))
+    spaces = [frame.f_globals, frame.f_locals, *map(vars, modules)]
+    return known + sorted({n for space in spaces for n, v in list(space.items()) if own(v)}.difference(known))
 
 
 def ask(question, value, how=""):

@@ -73,8 +73,9 @@ class Blind(Names):
         """Ask what can be asked in the place of assertions."""
         for node in [n for n in self.walked if isinstance(n, (ast.Assert, ast.If, ast.Expr, ast.With, ast.Try)) and not self.caught(n)]:
             known = len(self.questions)
-            if self.asserted(node) and len(self.questions) > known:
-                self.guard(node, self.questions[known])
+            asked = self.questions[known] if self.asserted(node) and self.questions[known:] else None
+            if asked and (asked["raises"] or self.guarded(node)):  # an exception has to be the answer, or may be
+                self.insert(self.span(node)[0], "with %s(%d): " % (IN, asked["id"]))
         self.decoys()
         for question, literals in self.told:
             if any(isinstance(n, (ast.List, ast.Dict, ast.Set)) and n not in self.gone and self.taken(n) for n in literals):
@@ -159,11 +160,6 @@ class Blind(Names):
                 return []
         return [n.attr if isinstance(n, ast.Attribute) else getattr(getattr(builtins, n.id, n), "__name__", n.id) for n in parts]
 
-    def guard(self, node, question):
-        """Let an exception be the answer to a statement's question, if it has to be or may be."""
-        if question["raises"] or self.guarded(node):
-            self.insert(self.span(node)[0], "with %s(%d): " % (IN, question["id"]))
-
     def guarded(self, node):
         """Whether an exception only matters to the statement that meets it."""
         function = self.scope(node)
@@ -201,8 +197,9 @@ class Blind(Names):
                 catching = above.items
             if any(c is None or any(getattr(n, "id", "") in CATCHES for n in ast.walk(c)) for c in catching):
                 return True
-            if isinstance(above, FUNCTIONS) and self.handed(above):
-                return True
+            inner = isinstance(above, FUNCTIONS) and above is not self.function(above)
+            if inner and (above.decorator_list or isinstance(self.parents[above], ast.ClassDef) or above.name in self.passed):
+                return True  # who gets this function can catch what it raises
             marks = [n for d in getattr(above, "decorator_list", []) for n in ast.walk(d)]
             if any(named(n).lower() in ("expectedfailure", "xfail") for n in marks):
                 return True
@@ -211,11 +208,6 @@ class Blind(Names):
     def tried(self, node):
         """Whether the tests may catch another exception than the expected one."""
         return any(isinstance(above, ast.Try) and below in above.body and above.handlers for below, above in self.steps(node))
-
-    def handed(self, function):
-        """Whether a function within another is handed over: who calls it can catch what it raises."""
-        inner = any(isinstance(f, FUNCTIONS) for f in list(self.above(function))[1:])
-        return inner and (bool(function.decorator_list) or isinstance(self.parents[function], ast.ClassDef) or function.name in self.passed)
 
     def truth(self, test, holds, place=None):
         """Ask what is asserted to hold, or not to. Return whether all of it is asked. What denies it is part of the place, so

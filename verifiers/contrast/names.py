@@ -6,10 +6,13 @@ import itertools
 import os
 import sys
 
+# What makes other values of the same data, and what changes a value in place.
 HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
-CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear", "sort", "reverse", "update", "setdefault", "add", "discard"}
+CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear", "sort", "reverse", "update", "setdefault",
+           "add", "discard"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-LIBRARY = {"pytest", "numpy", "math", "time"} | set(getattr(sys, "stdlib_module_names", None) or [n.partition(".")[0] for n in os.listdir(os.path.dirname(os.__file__))])
+STANDARD = getattr(sys, "stdlib_module_names", None) or [n.partition(".")[0] for n in os.listdir(os.path.dirname(os.__file__))]
+LIBRARY = {"pytest", "numpy", "math", "time"}.union(STANDARD)
 # By these, tests reach what a candidate left.
 REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
 # What may say something else in each run.
@@ -95,27 +98,28 @@ class Names:
         return [(n, self.parents[n]) for n in self.above(node) if n in self.parents]
 
     def scope(self, node):
+        """The innermost function that a node is part of, or the file."""
         return next(n for n in self.above(node) if isinstance(n, FUNCTIONS + (ast.Module,)))
 
     def function(self, node):
         """The outermost function that a node is part of, if it is of one."""
         return ([n for n in self.above(node) if isinstance(n, FUNCTIONS)] or [None])[-1]
 
-    def bind(self, target, value, scope, *source):
-        """Let the variables of a target get a value, which is None if it is not known. They are computed from its source:
-        only the candidate knows what None is, and a value without one is its own."""
+    def bind(self, target, value, source, scope):
+        """Let the variables of a target get a value, which is None if it is not known. It is computed from the source, which
+        is None if the candidate may have a say in it."""
         if variable(target):
             key = scope if isinstance(target, ast.Name) else self.tree, label(target)
             self.known.setdefault(key, []).append(value)
+            self.sources.setdefault(key, []).append(source)
             self.bound.setdefault(value, []).append(key)
-            self.sources.setdefault(key, []).extend(source or [value])
             self.meant.clear()
         elif isinstance(target, (ast.Tuple, ast.List)):
             pairs = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
-            for i, part in enumerate(target.elts):
-                self.bind(part, value.elts[i] if pairs else None, scope, *(source if pairs else source or [value]))
+            for part, own in zip(target.elts, value.elts if pairs else [None] * len(target.elts)):
+                self.bind(part, own, own if pairs and source is value else source, scope)
         elif isinstance(target, ast.Starred):
-            self.bind(target.value, None, scope, *(source or [value]))
+            self.bind(target.value, None, source, scope)
 
     def bindings(self):
         """Bind all variables: first those that tables may be made of, then those that get rows of these."""
@@ -125,12 +129,13 @@ class Names:
             self.fixture(f)
             self.parametrized(f)
         for n in self.walked:  # a parameter of which nothing is known is no variable of the file
-            if isinstance(n, ast.arg) and not isinstance(self.parents[self.parents[n]], ast.Lambda) and (self.scope(n), n.arg) not in self.known:
-                self.bind(ast.Name(n.arg), None, self.scope(n))
+            inner = isinstance(n, ast.arg) and isinstance(self.parents[self.parents[n]], ast.Lambda)
+            if isinstance(n, ast.arg) and not inner and (self.scope(n), n.arg) not in self.known:
+                self.bind(ast.Name(n.arg), None, None, self.scope(n))
         for n in self.walked:
             if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension)):
                 for row in self.rows(n.iter) or [None]:
-                    self.bind(n.target, row, self.scope(n), n.iter)
+                    self.bind(n.target, row, n.iter, self.scope(n))
         for n in self.walked:
             self.altered(n)
 
@@ -138,22 +143,22 @@ class Names:
         """Bind what a node assigns."""
         if isinstance(n, ast.Assign):
             for target in n.targets:
-                self.bind(target, n.value, scope)
+                self.bind(target, n.value, n.value, scope)
                 if isinstance(self.parents[n], ast.ClassDef) and isinstance(target, ast.Name):
-                    self.bind(ast.Attribute(ast.Name("cls"), target.id), n.value, scope)
+                    self.bind(ast.Attribute(ast.Name("cls"), target.id), n.value, n.value, scope)
         elif isinstance(n, ast.Call):
             self.arguments(n)
         elif isinstance(n, ast.AugAssign):
-            self.bind(n.target, None, scope, n.value)
+            self.bind(n.target, None, n.value, scope)
         elif isinstance(n, (ast.AnnAssign, ast.NamedExpr)) and n.value:
-            self.bind(n.target, n.value, scope)
+            self.bind(n.target, n.value, n.value, scope)
         elif isinstance(n, ast.withitem):
-            self.bind(n.optional_vars, None, scope)
+            self.bind(n.optional_vars, None, None, scope)
         elif isinstance(n, ast.ExceptHandler) and n.name:
-            self.bind(ast.Name(n.name), None, scope)
+            self.bind(ast.Name(n.name), None, None, scope)
         elif isinstance(n, (ast.Global, ast.Nonlocal)):  # a function gives these names other values
             for above in [s for s in self.above(n) if isinstance(s, FUNCTIONS + (ast.Module,))]:
-                self.bind(ast.Tuple(list(map(ast.Name, n.names))), None, above)
+                self.bind(ast.Tuple(list(map(ast.Name, n.names))), None, None, above)
 
     def parametrized(self, f):
         """Bind the parameters that get rows of a mark's table."""
@@ -163,7 +168,8 @@ class Names:
                 names = [ast.Name(name.strip()) for name in (names.split(",") if isinstance(names, str) else names)]
                 for row in self.rows(mark.args[1]):
                     param = isinstance(row, ast.Call) and named(row) == "param"
-                    self.bind(ast.Tuple(names), ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row, f)
+                    values = ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row
+                    self.bind(ast.Tuple(names), values, values, f)
 
     def altered(self, n):
         """Bind a variable whose value a node changes in place."""
@@ -177,21 +183,23 @@ class Names:
             root = getattr(root, "value", getattr(root, "func", None))
         scope, _ = self.key(root)
         if scope:
-            self.bind(root, None, scope, source)
+            self.bind(root, None, source, scope)
 
     def arguments(self, call):
         """Bind the parameters of the tests' own functions to what a call gives them, and to what they are without it."""
         unknown = named(call) in self.passed or any(isinstance(a, ast.Starred) for a in call.args) or None in [k.arg for k in call.keywords]
         method = isinstance(call.func, ast.Attribute)
-        found = [f for f in self.functions if f.name == named(call) and not f.name.startswith("test") and isinstance(self.parents[f], ast.ClassDef) == method]
+        own = [f for f in self.functions if f.name == named(call) and not f.name.startswith("test")]
+        found = [f for f in own if isinstance(self.parents[f], ast.ClassDef) == method]
         for f in [f for f in found if self.parents[f] in self.above(call)] or found:
             self.unfollowed |= {f.name} if unknown else set()
             first = method and "staticmethod" not in map(named, f.decorator_list)  # the parameter that no argument is for
             names = [a.arg for a in getattr(f.args, "posonlyargs", []) + f.args.args][first:]
-            given = {**dict(zip(names[::-1], f.args.defaults[::-1])), **{a.arg: d for a, d in zip(f.args.kwonlyargs, f.args.kw_defaults) if d},
-                     **dict(zip(names, call.args)), **{k.arg: k.value for k in call.keywords if k.arg}}
+            given = dict(zip(names[::-1], f.args.defaults[::-1]))
+            given.update((a.arg, d) for a, d in zip(f.args.kwonlyargs, f.args.kw_defaults) if d)
+            given.update([*zip(names, call.args), *((k.arg, k.value) for k in call.keywords if k.arg)])
             for name, value in given.items():
-                self.bind(ast.Name(name), None if unknown else value, f, None)
+                self.bind(ast.Name(name), None if unknown else value, None, f)
 
     def fixture(self, f):
         """Bind the parameters that get what a function returns, if it is a fixture."""
@@ -199,7 +207,7 @@ class Names:
             returned = [n.value for n in ast.walk(f) if isinstance(n, (ast.Return, ast.Yield)) and n.value and self.scope(n) is f]
             for user in [u for u in self.functions if f.name in [a.arg for a in u.args.args]]:
                 for value in returned:
-                    self.bind(ast.Name(f.name), value, user, None)
+                    self.bind(ast.Name(f.name), value, None, user)
 
     def key(self, name):
         """The variable that a name or an attribute reads: its scope, which is None if it gets nothing in the file, and its label."""
@@ -267,8 +275,8 @@ class Names:
             if part is None or isinstance(part, ast.Await):
                 return False
             inside = list(ast.walk(part))
-            inner = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in inside if isinstance(n, ast.arg)}
-            inner |= {"self"} if isinstance(part, ast.ClassDef) else set()
+            inner = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            inner |= {n.arg for n in inside if isinstance(n, ast.arg)} | ({"self"} if isinstance(part, ast.ClassDef) else set())
             seeded = [c for c in inside if isinstance(c, ast.Call) and named(c) == "Random" and c.args and self.plain(c.args[0])]
             for name in {n for n in inside if isinstance(n, ast.Name) and n.id not in inner}.difference(*map(ast.walk, seeded)):
                 key = self.key(name)
@@ -306,10 +314,12 @@ class Names:
             if isinstance(above, ast.Call) and part is not above.func and named(above) not in HOLDERS:
                 if named(above) in ("subTest", "print"):
                     return "file" not in [k.arg for k in above.keywords]
-                owner = getattr(getattr(above.func, "value", above.func), "id", "")
-                return owner in ("self", "cls", named(above)) and named(above) in self.helpers - self.unfollowed and isinstance(self.parents[above], ast.Expr)
+                method = getattr(above.func, "value", None)
+                own = method is None or getattr(method, "id", "") in ("self", "cls")
+                return own and named(above) in self.helpers - self.unfollowed and isinstance(self.parents[above], ast.Expr)
             if isinstance(above, ast.stmt):
-                return isinstance(above, (ast.For,) + FUNCTIONS) or isinstance(above, ast.Assign) and any(n in self.bound for n in self.above(name))
+                given = isinstance(above, ast.Assign) and any(n in self.bound for n in self.above(name))
+                return given or isinstance(above, (ast.For,) + FUNCTIONS)
 
     @staticmethod
     def plain(node):
