@@ -27,19 +27,21 @@ import types
 # an exception, or what of a mock's calls.
 CLOSE = {"assertAlmostEqual", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal"}
 HOW = {"assertCountEqual": "sorted", "assertSequenceEqual": "list", **dict.fromkeys(CLOSE, "close")}
-EQUAL = {"assert_equal", "assert_array_equal", "assertEquals"} | {"assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "MultiLine")}
-COMPARES = {"assertIn": ast.In, "assertNotIn": ast.NotIn, "assertNotEqual": ast.NotEq, "assertIs": ast.Is, "assertIsNot": ast.IsNot,
-            "assertLess": ast.Lt, "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE, **dict.fromkeys(EQUAL, ast.Eq)}
+EQUAL = {"assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "MultiLine")} | {"assertEquals", "assert_equal", "assert_array_equal"}
+COMPARES = {**dict.fromkeys(EQUAL, ast.Eq), "assertNotEqual": ast.NotEq, "assertIs": ast.Is, "assertIsNot": ast.IsNot, "assertIn": ast.In,
+            "assertNotIn": ast.NotIn, "assertLess": ast.Lt, "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE}
 TRUTHS = {"assertTrue": True, "assertFalse": False}
 RAISES = {"raises", "assertRaises", "assertRaisesRegex"}
 CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count",
           "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
 # What positional arguments after the values say about how near they have to be.
 NEAR = {"assertAlmostEqual": ["places"], "assert_allclose": ["rel", "atol"], "approx": ["rel", "abs"]}
-# In the question, operators are what they are without a not.
-ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.In: "in", ast.NotIn: "in", ast.Is: "is", ast.IsNot: "is", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+# How questions compare: without a not, so that they do not tell what is right.
+ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.Is: "is", ast.IsNot: "is", ast.In: "in", ast.NotIn: "in",
+         ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 CATCHES = {"AssertionError", "Exception", "BaseException"}  # what catches a failure
-UNCAUGHT = {"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError", "Cancelled", "SkipTest"}  # what is no answer
+UNCAUGHT = {"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit",
+            "CancelledError", "Cancelled", "SkipTest"}  # exceptions that are no answers
 ASK, IN = "_sbench_ask", "_sbench_in"
 KEEP = "\nwrite = lambda line, write=os.write, file=os.open(%r, os.O_WRONLY | os.O_APPEND): write(file, line)\n"
 ask = types.ModuleType("ask")  # ask.py
@@ -56,7 +58,9 @@ def changed(value, i):
 
     if isinstance(value, str):
         return repr(re.sub("[A-Za-z0-9](?=[^A-Za-z0-9]*$)", turned, value))
-    return repr(value ^ (i % 2 > 0)) if isinstance(value, bool) else re.sub("[0-9]+", lambda found: str(int(found.group()) ^ i), repr(value), count=1)
+    if isinstance(value, bool):
+        return repr(value ^ (i % 2 > 0))
+    return re.sub("[0-9]+", lambda found: str(int(found.group()) ^ i), repr(value), count=1)
 
 
 class Blind(Names):
@@ -97,8 +101,10 @@ class Blind(Names):
         call = node.value
         if not isinstance(call, ast.Call) or named(call) in self.helpers:
             return False
-        return self.called(node, call) or (  # any other call may have to raise, for all that a candidate knows
-            node not in self.gone and self.asks(call) and self.guarded(node) and self.put((node, True), [call], how="call", expected=["returned"]))
+        if self.called(node, call):
+            return True
+        return node not in self.gone and self.asks(call) and self.guarded(node) and self.put(
+            (node, True), [call], how="call", expected=["returned"])  # it may have to raise, for all that a candidate knows
 
     def called(self, node, call):
         """Ask what a call asserts. Return whether it is asked."""
@@ -136,14 +142,15 @@ class Blind(Names):
 
     def raising(self, node):
         """Ask for the exception of a statement, if a with or a try has to catch one. Return whether it is asked."""
+        error = None
         if isinstance(node, ast.With):
-            call = node.items[0].context_expr
-            has_to = len(node.items + node.body) == 2 and not node.items[0].optional_vars and isinstance(call, ast.Call) and named(call) in RAISES - self.helpers
-            error = call.args[0] if has_to and call.args else None
+            item, call = node.items[0], node.items[0].context_expr
+            if len(node.items + node.body) == 2 and not item.optional_vars and calls(call, *RAISES - self.helpers) and call.args:
+                error = call.args[0]
         else:
-            last = node.body[1:] + node.orelse
-            has_to = len(node.handlers) == 1 and not node.finalbody and len(last) == 1 and self.accuses(last[0]) and isinstance(node.handlers[0].body[0], ast.Pass)
-            error = node.handlers[0].type if has_to else None
+            last, handler = node.body[1:] + node.orelse, (node.handlers + [None])[0]
+            if len(node.handlers) == len(last) == 1 and not node.finalbody and self.accuses(last[0]) and isinstance(handler.body[0], ast.Pass):
+                error = handler.type
         asked = node.body[0]
         return bool(error) and isinstance(asked, ast.Expr) and self.asks(asked) and self.raises(node, error, [asked])
 
@@ -223,7 +230,8 @@ class Blind(Names):
             name, arg, alone = named(test), test.args[0], len(test.args) == 1
             if name == "all" and alone and isinstance(arg, (ast.GeneratorExp, ast.ListComp)):
                 return self.truth(arg.elt, True)
-            if name == "isclose" and len(test.args) == 2 and not test.keywords and self.equality(place, *test.args, how="close", near=(0, 1e-8)):
+            near = name == "isclose" and len(test.args) == 2 and not test.keywords
+            if near and self.equality(place, *test.args, how="close", near=(0, 1e-8)):
                 return True
             text = arg.value if name in ("startswith", "endswith") and alone and isinstance(arg, ast.Constant) else None
             if text and isinstance(text, (str, bytes)) and isinstance(test.func, ast.Attribute) and self.asks(test.func):
@@ -234,8 +242,9 @@ class Blind(Names):
 
     def comparison(self, place, left, op, right, holds):
         """Ask for what has to be equal or near to what the tests expect, or else how the two compare. Return whether it is asked."""
+        equal = op in ((ast.Eq, ast.Is) if holds else (ast.NotEq, ast.IsNot))
         near = holds and self.difference(left, op, right)
-        return (op in ((ast.Eq, ast.Is) if holds else (ast.NotEq, ast.IsNot)) and self.equality(place, left, right, "type" if ASKED[op] == "is" else "")
+        return (equal and self.equality(place, left, right, how="type" if ASKED[op] == "is" else "")
                 or near and self.equality(place, *near[:2], how="close", near=near[2:]) or self.compared(place, left, op, right, holds))
 
     def compared(self, place, left, op, right, holds):
@@ -253,14 +262,16 @@ class Blind(Names):
 
     def built(self, node):
         """Whether an expression makes an object of the candidate's from literals only."""
+        made = (ast.Call, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.BinOp)
         other = (ast.Lambda, ast.Await, ast.Yield, ast.NamedExpr, ast.JoinedStr, ast.comprehension, ast.Starred)
-        return (isinstance(node, (ast.Call, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.BinOp)) and self.asks(node) and node in self.parents
+        return (isinstance(node, made) and self.asks(node) and node in self.parents
                 and not any(isinstance(n, other) or isinstance(n, ast.Name) and n.id in self.variables for n in ast.walk(node))
                 and len(set(self.variants(node))) > 1)
 
     def variants(self, node):
         """The texts of an expression and of three others: each of the four has the same others. Some may be the same."""
-        numbers, texts = [[n for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, kind)] for kind in ((int, float), str)]
+        constants = [n for n in ast.walk(node) if isinstance(n, ast.Constant)]
+        numbers, texts = [[n for n in constants if isinstance(n.value, kind)] for kind in ((int, float), str)]
         found = []
         for i in range(4):
             (at, end), text = self.span(node), ""
@@ -288,11 +299,12 @@ class Blind(Names):
         for side, question, edits, yes, left in self.hidden:
             edits[0]["new"], edits[1]["new"] = "), (", "))%s, 'decoys')" % ("[::-1]" if left else "")
             built = self.stands(side)
-            question.update(told=sorted({n.lineno for n in built}), weak=False, expected=[right[built[0]]] if yes and len(built) == 1 else None)
+            known = [right[n] for n in built] if yes and len(built) == 1 else None
+            question.update(told=sorted({n.lineno for n in built}), weak=False, expected=known)
 
     def difference(self, left, op, right):
         """The two sides of a difference, and how small it has to be, absolutely and in proportion; None for another comparison."""
-        inside = left.args[:1] if isinstance(left, ast.Call) and named(left) in ("abs", "fabs") and op in (ast.Lt, ast.LtE) else []
+        inside = left.args[:1] if calls(left, "abs", "fabs") and op in (ast.Lt, ast.LtE) else []
         if inside and isinstance(inside[0], ast.BinOp) and isinstance(inside[0].op, ast.Sub) and self.number(right) is not None:
             return inside[0].left, inside[0].right, self.number(right), 0
 
@@ -311,7 +323,7 @@ class Blind(Names):
 
     def approximate(self, side, how, near):
         """How answers count and how far they may be apart, if one side of an equality has approx, and else as given."""
-        given = [self.within(n) for v in [side] + self.stands(side) for n in ast.walk(v) if isinstance(n, ast.Call) and named(n) == "approx"]
+        given = [self.within(n) for v in [side] + self.stands(side) for n in ast.walk(v) if calls(n, "approx")]
         return ("close", None if None in given else tuple(map(max, zip(*given)))) if given else (how, near)
 
     def equality(self, place, left, right, how="", near=(0, 0)):
@@ -320,7 +332,7 @@ class Blind(Names):
         computable = not how
         for side in left, right:
             how, near = self.approximate(side, how, near)
-        left, right = [n.args[0] if isinstance(n, ast.Call) and named(n) == "approx" and n.args else n for n in (left, right)]
+        left, right = [n.args[0] if calls(n, "approx") and n.args else n for n in (left, right)]
         sides = ((right, left), (left, right)) if near else ()
         return (any(self.expected(place, side, other, how, near) for side, other in sides)
                 or computable and any(self.computed(place, side, other, how, near) for side, other in sides))
@@ -329,7 +341,7 @@ class Blind(Names):
         """Ask for one side of an equality, if the other side is made of literals. What only tests a model of the tests is left
         out, so that the model can be, too. Return whether this is done."""
         literals, through = self.resolve(side), self.stands(side, HOLDERS)
-        if literals and isinstance(other, ast.Call) and named(other) in set(self.models) - set(self.request["names"] or ()) and self.own(other):
+        if literals and calls(other, *self.models) and named(other) not in (self.request["names"] or ()) and self.own(other):
             self.leave_out(place[0], str(place[1]))
             return True
         if not literals or len(literals) < len(through) or not self.asks(other):
@@ -344,10 +356,10 @@ class Blind(Names):
 
     def computed(self, place, side, other, how, near):
         """Ask for one side of an equality, if the tests compute the other side without the candidate. Return whether it is asked."""
-        changes = any(isinstance(n, ast.NamedExpr) or isinstance(n, ast.Call) and named(n) in CHANGES for n in ast.walk(side))
-        if changes or isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) or not self.asks(other) or self.own(other) or not self.own(side):
+        changes = any(isinstance(n, ast.NamedExpr) or calls(n, *CHANGES) for n in ast.walk(side))
+        if changes or isinstance(side, (ast.Name, ast.Attribute, ast.Subscript)) or not self.asks(other):
             return False
-        return self.put(place, [other], how=how, expected=None, near=near)
+        return self.own(side) and not self.own(other) and self.put(place, [other], how=how, expected=None, near=near)
 
     def question(self, at, whole, expected, near=(0, 0), told=(), loose=False, raises=()):
         """Note a question that is asked where at stands, and return its number; 0 if whole is to stay an assertion. told are
@@ -358,10 +370,10 @@ class Blind(Names):
         number = self.first + len(self.questions)
         statement = next(n for n in self.above(at) if isinstance(n, ast.stmt))
         names = [n.name for n in self.above(self.function(at)) if isinstance(n, FUNCTIONS + (ast.ClassDef,))]
-        self.questions.append({"id": number, "path": self.path, "test": "::".join(names[::-1]), "line": statement.lineno, "expected": expected,
-                               "near": near, "loose": loose, "optional": self.optional(at), "weak": expected in (["yes"], ["returned"]),
-                               "raises": raises, "looped": self.looped(at),
-                               "told": sorted({n.lineno for n in told or [statement] if n in self.parents})})
+        self.questions.append({
+            "id": number, "path": self.path, "test": "::".join(names[::-1]), "line": statement.lineno,
+            "told": sorted({n.lineno for n in told or [statement] if n in self.parents}), "expected": expected, "near": near, "raises": raises,
+            "weak": expected in (["yes"], ["returned"]), "loose": loose, "optional": self.optional(at), "looped": self.looped(at)})
         if number in self.request["without"]:
             self.stays.add(whole)
             return 0
@@ -389,7 +401,8 @@ class Blind(Names):
         (whole, holds), nodes = place, [part for part in parts if isinstance(part, ast.AST)]
         number = 0 if any(isinstance(n, ast.Starred) for n in nodes) else self.question(nodes[0], whole, **question)
         if number:
-            asked = "%s%s%s(%d, %s%s)" % ("assert " if how == "call" else "", "" if holds else "not ", ASK, number, form, ", %r" % how if how else "")
+            before = "assert " if how == "call" else "" if holds else "not "
+            asked = "%s%s(%d, %s%s)" % (before, ASK, number, form, ", %r" % how if how else "")
             (at, end), texts = self.span(whole), asked.split("{}")
             for part, text in zip(parts, texts):
                 first, last = self.span(part) if part in nodes else part

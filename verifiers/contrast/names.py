@@ -7,22 +7,30 @@ import os
 import sys
 
 # What makes other values of the same data, and what changes a value in place.
-HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
-CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear", "sort", "reverse", "update", "setdefault",
-           "add", "discard"}
+HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted",
+           "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
+CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear",
+           "sort", "reverse", "update", "setdefault", "add", "discard"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 STANDARD = getattr(sys, "stdlib_module_names", None) or [n.partition(".")[0] for n in os.listdir(os.path.dirname(os.__file__))]
 LIBRARY = {"pytest", "numpy", "math", "time"}.union(STANDARD)
 # By these, tests reach what a candidate left.
-REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
+REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil",
+         "urllib", "urlopen", "json", "csv", "sqlite3"}
 # What may say something else in each run.
-VARY = REACH | {"random", "numpy", "np", "time", "datetime", "uuid", "secrets", "tempfile", "threading", "id", "hash", "input", "object", "next", "mock", "ANY"}
+VARY = REACH | {"random", "numpy", "np", "time", "datetime", "uuid", "secrets", "tempfile", "threading",
+                "id", "hash", "input", "object", "next", "mock", "ANY"}
 
 
 def named(node):
     """The last part of a dotted name, or of the name of what is called; "" for anything else."""
     node = getattr(node, "func", node)
     return getattr(node, "attr", getattr(node, "id", ""))
+
+
+def calls(node, *names):
+    """Whether a node calls something with one of these names."""
+    return isinstance(node, ast.Call) and named(node) in names
 
 
 def variable(node):
@@ -51,8 +59,9 @@ class Names:
                        if isinstance(n, FUNCTIONS + (ast.ClassDef,)) and not n.decorator_list and not n.name.startswith("test")}
         modules = self.modules()
         tested = {name for name, module in modules.items() if module not in LIBRARY} | set(request["names"] or ())
-        self.foreign = (set(dir(builtins)) | set(modules)) - tested - (REACH if request["answers"] else set())  # names of nothing of the candidate's
-        self.fixed = self.foreign - VARY - {name for name, module in modules.items() if module in VARY}  # those that are the same in each run
+        tested |= REACH if request["answers"] else set()
+        self.foreign = (set(dir(builtins)) | set(modules)) - tested  # names of what is not the candidate's
+        self.fixed = self.foreign - VARY - {name for name, module in modules.items() if module in VARY}  # and is the same in each run
 
         reads = [n for n in self.walked if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)]
         self.passed = {named(n) for n in reads if getattr(self.parents[n], "func", None) is not n}  # names that are read and not called
@@ -163,17 +172,17 @@ class Names:
     def parametrized(self, f):
         """Bind the parameters that get rows of a mark's table."""
         for mark in f.decorator_list:
-            if isinstance(mark, ast.Call) and named(mark) == "parametrize" and len(mark.args) > 1 and self.plain(mark.args[0]):
+            if calls(mark, "parametrize") and len(mark.args) > 1 and self.plain(mark.args[0]):
                 names = ast.literal_eval(mark.args[0])
                 names = [ast.Name(name.strip()) for name in (names.split(",") if isinstance(names, str) else names)]
                 for row in self.rows(mark.args[1]):
-                    param = isinstance(row, ast.Call) and named(row) == "param"
+                    param = calls(row, "param")
                     values = ast.Tuple(row.args if param else [row]) if param or len(names) == 1 else row
                     self.bind(ast.Tuple(names), values, values, f)
 
     def altered(self, n):
         """Bind a variable whose value a node changes in place."""
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and named(n) in CHANGES:
+        if calls(n, *CHANGES) and isinstance(n.func, ast.Attribute):
             root, source = n.func.value, ast.Tuple(n.args + [k.value for k in n.keywords])
         elif isinstance(n, (ast.Subscript, ast.Attribute)) and not isinstance(n.ctx, ast.Load) and not variable(n):
             root, source = n.value, getattr(next(s for s in self.above(n) if isinstance(s, ast.stmt)), "value", None)
@@ -216,7 +225,7 @@ class Names:
 
     def rows(self, table):
         """What a loop over a table gets in turn."""
-        pairs = isinstance(table, ast.Call) and named(table) == "items" and isinstance(table.func, ast.Attribute)
+        pairs = calls(table, "items") and isinstance(table.func, ast.Attribute)
         rows = []
         for t in self.stands(table.func.value if pairs else table, {"list"}):
             if isinstance(t, ast.Dict):
@@ -243,7 +252,7 @@ class Names:
                 self.meant[asked] = []  # for a variable that gets itself
                 self.meant[asked] = list(dict.fromkeys(w for v in values for w in self.stands(v, through)))
             return self.meant[asked]
-        if isinstance(node, ast.Call) and named(node) in through and node.args and (not node.keywords or named(node) == "approx"):
+        if calls(node, *through) and node.args and (not node.keywords or calls(node, "approx")):
             return self.stands(node.args[0], through)
         return [node]
 
@@ -277,7 +286,7 @@ class Names:
             inside = list(ast.walk(part))
             inner = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
             inner |= {n.arg for n in inside if isinstance(n, ast.arg)} | ({"self"} if isinstance(part, ast.ClassDef) else set())
-            seeded = [c for c in inside if isinstance(c, ast.Call) and named(c) == "Random" and c.args and self.plain(c.args[0])]
+            seeded = [c for c in inside if calls(c, "Random") and c.args and self.plain(c.args[0])]
             for name in {n for n in inside if isinstance(n, ast.Name) and n.id not in inner}.difference(*map(ast.walk, seeded)):
                 key = self.key(name)
                 if key not in self.owned and key not in seen:
