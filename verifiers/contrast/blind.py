@@ -14,6 +14,7 @@ as they were.
 
 import ast
 import builtins
+import collections
 import io
 import json
 import os
@@ -57,7 +58,7 @@ def changed(value, i):
         return among[at ^ (i if at | 3 < len(among) else i & 1)]
 
     if isinstance(value, str):
-        return repr(re.sub("[A-Za-z0-9](?=[^A-Za-z0-9]*$)", turned, value))
+        return repr(re.sub("[0-9](?=[^0-9]*$)" if re.search("[0-9]", value) else "[A-Za-z](?=[^A-Za-z]*$)", turned, value))
     if isinstance(value, bool):
         return repr(value ^ (i % 2 > 0))
     return re.sub("[0-9]+", lambda found: str(int(found.group()) ^ i), repr(value), count=1)
@@ -68,6 +69,7 @@ class Blind(Names):
         super().__init__(text, request)
         self.path, self.first = path, first
         self.questions, self.edits, self.stays = [], [], set()
+        self.renamed = {} if request["bare"] else self.words()
         self.hidden = []  # questions with decoys
         self.told = []  # questions, and the literals that they expect
 
@@ -157,7 +159,7 @@ class Blind(Names):
     def raises(self, node, error, parts, form="({})"):
         """Ask for an exception in the place of a statement. Return whether it is asked."""
         kinds = self.alone(node) and not self.tried(node) and self.kinds(error)
-        return bool(kinds) and self.put((node, True), parts, form, "call", expected=None, raises=kinds)
+        return bool(kinds) and self.put((node, True), parts, form, expected=None, raises=kinds)
 
     def kinds(self, error):
         """The names of the exceptions that an expression stands for; none if they are not known."""
@@ -244,27 +246,30 @@ class Blind(Names):
         """Ask for what has to be equal or near to what the tests expect, or else how the two compare. Return whether it is asked."""
         equal = op in ((ast.Eq, ast.Is) if holds else (ast.NotEq, ast.IsNot))
         near = holds and self.difference(left, op, right)
-        return (equal and self.equality(place, left, right, how="type" if ASKED[op] == "is" else "")
+        return (equal and self.equality(place, left, right)
                 or near and self.equality(place, *near[:2], how="close", near=near[2:]) or self.compared(place, left, op, right, holds))
 
     def compared(self, place, left, op, right, holds):
         """Ask how two values compare, in the same words whether they have to or must not. Return whether it is asked."""
         yes = holds == (op not in (ast.NotEq, ast.IsNot, ast.NotIn))
-        asked = (self.asks(left) or self.asks(right)) and self.put(
-            place, [left, right], "(({}) %s ({}))" % ASKED[op], "truth", expected=[ask.answer(yes, "truth")])
-        if asked and ASKED[op] == "==":
-            sides = [side for side, other in ((right, left), (left, right)) if self.asks(other) and all(map(self.built, self.stands(side)))]
-            computes = lambda side: any(isinstance(n, ast.Call) and named(n)[:1].islower() for n in ast.walk(self.stands(side)[0]))
-            for side in sorted(sides, key=computes)[:1]:  # first what a class makes
-                self.gone.update(ast.walk(side))
-                self.hidden.append((side, self.questions[-1], self.edits[-2:], yes, side is left))
+        form, how = ("(({}), ({}))", "equal") if ASKED[op] == "==" else ("(({}) %s ({}))" % ASKED[op], "truth")
+        asked = (self.asks(left) or self.asks(right)) and self.put(place, [left, right], form, how, expected=[ask.answer(yes, "truth")])
+        sides = {"==": ((right, left), (left, right)), "in": ((left, right),)}.get(ASKED[op], ()) if asked else ()
+        fits = self.worded if ASKED[op] == "in" else self.built
+        for side in [side for side, other in sides if self.asks(other) and all(map(fits, self.stands(side)))][:1]:
+            self.gone.update(ast.walk(side))
+            self.hidden.append((side, self.questions[-1], self.edits[-2:], yes, "%s, %r)" % ("[::-1]" if side is left else "", ASKED[op])))
         return asked
 
+    def worded(self, node):
+        """Whether a node is a text that is long enough not to be found by chance."""
+        return isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) > 2 and node in self.parents and len(set(self.variants(node))) > 1
+
     def built(self, node):
-        """Whether an expression makes an object of the candidate's from literals only."""
-        made = (ast.Call, ast.List, ast.Tuple, ast.Dict, ast.UnaryOp, ast.BinOp)
+        """Whether an expression makes objects of the candidate's classes, from literals only."""
         other = (ast.Lambda, ast.Await, ast.Yield, ast.NamedExpr, ast.JoinedStr, ast.comprehension, ast.Starred)
-        return (isinstance(node, made) and self.asks(node) and node in self.parents
+        made = [any(named(n)[:1].isupper() for n in ast.walk(c.func)) for c in ast.walk(node) if isinstance(c, ast.Call)]
+        return (any(made) and all(made) and self.asks(node) and node in self.parents
                 and not any(isinstance(n, other) or isinstance(n, ast.Name) and n.id in self.variables for n in ast.walk(node))
                 and len(set(self.variants(node))) > 1)
 
@@ -275,14 +280,16 @@ class Blind(Names):
         found = []
         for i in range(4):
             (at, end), text = self.span(node), ""
-            for n in sorted(numbers or texts, key=self.span):
-                text += self.text(at, self.span(n)[0]) + changed(n.value, i)
+            literals = sorted(numbers or texts, key=self.span)
+            for place, n in enumerate(literals):  # half of them alone, too, since a candidate may know the other half
+                text += self.text(at, self.span(n)[0]) + changed(n.value, i if len(literals) == 1 else i >> place % 2 & 1)
                 at = self.span(n)[1]
             found.append(text + self.text(at, end))
         return found
 
     def decoys(self):
-        """Hide what an object of the candidate's has to be equal to among others: its own == may say yes to each."""
+        """Hide among others what an object has to be equal to, since its own == may say yes to each, and the texts that are
+        looked for, since a candidate may print all that it sees."""
         known = -1
         while known != len(self.hidden):
             known = len(self.hidden)
@@ -291,13 +298,13 @@ class Blind(Names):
                 if any(n is not side and (self.request["bare"] or self.selected(n) or self.taken(n)) for n in self.stands(side)):
                     self.hidden.remove(hidden)
                     self.gone.difference_update(ast.walk(side))
-        right = {}  # what a right candidate's objects are equal to
+        right = {}  # what is to be said of an expression and the others
         for n in dict.fromkeys(n for side, *_ in self.hidden for n in self.stands(side)):
             own, texts = self.variants(n)[0], sorted(set(self.variants(n)))  # in an order that does not tell which is its own
             right[n] = " ".join("yes" if text == own else "no" for text in texts)
             self.edit(*self.span(n), "(%s)" % ", ".join("lambda: " + text for text in texts))
-        for side, question, edits, yes, left in self.hidden:
-            edits[0]["new"], edits[1]["new"] = "), (", "))%s, 'decoys')" % ("[::-1]" if left else "")
+        for side, question, edits, yes, how in self.hidden:
+            edits[0]["new"], edits[1]["new"] = "), (", "))" + how
             built = self.stands(side)
             known = [right[n] for n in built] if yes and len(built) == 1 else None
             question.update(told=sorted({n.lineno for n in built}), weak=False, expected=known)
@@ -369,7 +376,7 @@ class Blind(Names):
             return 0
         number = self.first + len(self.questions)
         statement = next(n for n in self.above(at) if isinstance(n, ast.stmt))
-        names = [n.name for n in self.above(self.function(at)) if isinstance(n, FUNCTIONS + (ast.ClassDef,))]
+        names = [self.renamed.get(n.name, n.name) for n in self.above(self.function(at)) if isinstance(n, FUNCTIONS + (ast.ClassDef,))]
         self.questions.append({
             "id": number, "path": self.path, "test": "::".join(names[::-1]), "line": statement.lineno,
             "told": sorted({n.lineno for n in told or [statement] if n in self.parents}), "expected": expected, "near": near, "raises": raises,
@@ -383,10 +390,10 @@ class Blind(Names):
     def optional(self, node):
         """Whether a right candidate may choose that a node does not run."""
         for n, above in self.steps(node):
-            if isinstance(n, ast.ExceptHandler) or isinstance(above, (ast.If, ast.While)) and n is not above.test and self.asks(above.test):
+            if isinstance(above, (ast.If, ast.While)) and n is not above.test and self.asks(above.test):
                 return True
-            if isinstance(above, ast.Try) and n in above.body + above.orelse and not any(map(self.accuses, above.body + above.orelse)):
-                if any(not isinstance(h.body[-1], ast.Raise) and not self.accuses(h.body[-1]) for h in above.handlers):
+            if isinstance(above, ast.Try) and n not in above.finalbody and not any(map(self.accuses, above.body + above.orelse)):
+                if isinstance(n, ast.ExceptHandler) or any(not isinstance(h.body[-1], ast.Raise) and not self.accuses(h.body[-1]) for h in above.handlers):
                     return True
         return False
 
@@ -401,7 +408,7 @@ class Blind(Names):
         (whole, holds), nodes = place, [part for part in parts if isinstance(part, ast.AST)]
         number = 0 if any(isinstance(n, ast.Starred) for n in nodes) else self.question(nodes[0], whole, **question)
         if number:
-            before = "assert " if how == "call" else "" if holds else "not "
+            before = "assert " if isinstance(whole, ast.stmt) else "" if holds else "not "
             asked = "%s%s(%d, %s%s)" % (before, ASK, number, form, ", %r" % how if how else "")
             (at, end), texts = self.span(whole), asked.split("{}")
             for part, text in zip(parts, texts):
@@ -425,11 +432,11 @@ class Blind(Names):
         """Put neutral values in the place of expected ones that nothing else is done with."""
         for literal in dict.fromkeys(n for _, literals in self.told for n in literals):
             if literal in self.parents and literal not in self.gone and not self.selected(literal) and not self.taken(literal):
+                held = any(isinstance(n, ast.Call) and named(n) in HOLDERS for n in self.above(literal))
                 for leaf in self.leaves(literal):
                     value = ast.literal_eval(leaf)
-                    if value:
-                        decimal = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps
-                        self.edit(*self.span(leaf), "'0'" if decimal else repr(type(value)()))
+                    decimal = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps
+                    self.edit(*self.span(leaf), "None" if not held else "'0'" if decimal else repr(type(value)()))
 
     def unused(self):
         """Leave out functions and classes that only computed what was expected."""
@@ -440,6 +447,32 @@ class Blind(Names):
                 uses = [n for n in self.uses.get(name, ()) if model not in self.above(n)]
                 if uses and model not in self.gone and self.gone.issuperset(uses):
                     self.leave_out(model, "%s = None" % name)
+
+    def words(self):
+        """Neutral names for tests, and for variables that nothing else can name: a word like "invalid" tells what is expected."""
+        places, defined = {}, [n for n in self.walked if isinstance(n, FUNCTIONS + (ast.ClassDef,))]
+        for n in defined:
+            places.setdefault(n.name, []).append(re.compile(rb"(def|class)\s+").search(self.data, self.span(n)[0]).end())
+        for n in self.walked:
+            if isinstance(n, ast.Name):
+                places.setdefault(n.id, []).append(self.span(n)[0])
+        tokens = list(tokenize.tokenize(io.BytesIO(self.data).readline))
+        counts = collections.Counter(t.string for t in tokens if t.type == tokenize.NAME)
+        told = " ".join([t.string for t in tokens if t.type not in (tokenize.NAME, tokenize.COMMENT)] + [self.request["selects"]]
+                        + [f["text"] for f in self.request["files"] if f["path"] != self.path])
+        tests = sorted({n.name for n in defined if n.name.lower().startswith("test")})  # unittest runs them in this order
+        fields = {n for c in defined if isinstance(c, ast.ClassDef) for s in c.body if not isinstance(s, FUNCTIONS) for n in ast.walk(s)}
+        stored = [n for n in self.walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and self.request["answers"]]
+        kept = {n.id for n in fields.intersection(stored)} | {n.id for n in stored if n.id.startswith(("_", "pytest", "collect"))}
+        names = tests + sorted({n.id for n in stored} - kept, key=lambda name: places[name])
+        if " -k" in self.request["selects"] or {"locals", "vars", "globals", "eval", "exec", "dir"}.intersection(counts):
+            return {}
+        renamed = {n: "%s_%04d" % (n[:4] if n in tests else "name", i) for i, n in enumerate(names)
+                   if counts[n] == len(places[n]) and not re.search(r"\b%s\b" % n, told)}
+        for name, new in renamed.items():
+            for at in places[name]:
+                self.edit(at, at + len(name.encode()), new)
+        return renamed
 
     def strings(self):
         """Leave out what only people read: docstrings and comments."""

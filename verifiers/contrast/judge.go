@@ -132,7 +132,7 @@ func (q Question) expects(answer string) bool {
 	if kinds, raised := strings.CutPrefix(answer, "raised "); raised || len(q.Raises) > 0 {
 		return slices.ContainsFunc(strings.Fields(kinds), func(kind string) bool { return raised && slices.Contains(q.Raises, kind) })
 	}
-	return slices.ContainsFunc(q.Expected, func(e string) bool { return q.equal(e, answer) })
+	return slices.ContainsFunc(q.Expected, func(e string) bool { return q.equal(e, answer, 1.001) })
 }
 
 // Asked returns the questions that count. With a reference, these are the questions in Want. Without one, they are the
@@ -152,21 +152,23 @@ func (c Calibration) Asked(answers Answers) []Question {
 func (c Calibration) Wrong(answers Answers) []Question {
 	return slices.DeleteFunc(c.Asked(answers), func(q Question) bool {
 		given, want := distinct(answers[q.ID]), c.Want[q.ID]
+		unexpected := slices.ContainsFunc(given, func(a string) bool { return !q.expects(a) })
 		if !c.Reference || len(q.Raises) > 0 && len(given) > 0 {
-			return !slices.ContainsFunc(given, func(a string) bool { return !q.expects(a) })
+			return !unexpected
 		}
 		if want.Sorted {
 			given = slices.Sorted(slices.Values(given))
 		}
-		return slices.EqualFunc(want.Answers, given, q.equal) || q.Optional && len(given) == 0
+		alike := func(one, other string) bool { return q.equal(one, other, 2) } // each is as far from the right one as may be
+		return slices.EqualFunc(want.Answers, given, alike) && (q.Expected == nil || !unexpected) || q.Optional && len(given) == 0
 	})
 }
 
 // numbers matches a number as ask notes those that need not be equal.
 var numbers = regexp.MustCompile(`-?\b\d+\.?\d*(?:e[-+]?\d+)?`)
 
-// equal reports whether an answer is the wanted one, numbers as near as the tests want them.
-func (q Question) equal(one, other string) bool {
+// equal reports whether an answer is the wanted one, numbers within times what the tests allow.
+func (q Question) equal(one, other string, times float64) bool {
 	if one == other || q.Near == [2]float64{} {
 		return one == other
 	}
@@ -175,7 +177,7 @@ func (q Question) equal(one, other string) bool {
 	near := func(x, y string) bool {
 		v, _ := strconv.ParseFloat(x, 64)
 		w, _ := strconv.ParseFloat(y, 64)
-		return !math.IsInf(w, 0) && math.Abs(v-w) <= 2*max(q.Near[0], q.Near[1]*max(math.Abs(v), math.Abs(w)))
+		return !math.IsInf(w, 0) && math.Abs(v-w) <= times*max(q.Near[0], q.Near[1]*max(math.Abs(v), math.Abs(w)))
 	}
 	return slices.EqualFunc(a, b, near) && numbers.ReplaceAllString(one, "") == numbers.ReplaceAllString(other, "")
 }

@@ -53,7 +53,7 @@ func (c *command) Run(ctx context.Context, on suite.Subject, files []contrast.Fi
 		ended.Exit = runtime.Exit{Reason: runtime.WallTime, Code: -1}
 	}
 	if fails {
-		ended.Code, ended.Stdout = 1, runtime.Output{Tail: []byte("FAILED t.py::test_a\n")}
+		ended.Code, ended.Stdout = 1, runtime.Output{Tail: []byte("FAILED t.py::test_0000\n")}
 	}
 	return ended, context.Cause(ctx)
 }
@@ -108,8 +108,8 @@ func TestRuns(t *testing.T) {
 		{"seen in part", func(s *suite.Suite, _ *command) { s.Seen = []string{"WANT = 18\n"} }, runs{2, 3, 1, 2}, "contrasted"},
 		{"the unsolved task answers right", func(_ *suite.Suite, c *command) { c.unsolved = right }, runs{3, 3, 1, 2}, "executed"},
 		{"a question that fails", func(_ *suite.Suite, c *command) { c.fails = "_sbench_ask(1, " }, runs{3, 5, 1, 2}, "contrasted"},
-		{"a value that is missed", func(_ *suite.Suite, c *command) { c.fails = "WANT = 0" }, runs{3, 7, 1, 2}, "contrasted"},
-		{"no blind tests that pass", func(_ *suite.Suite, c *command) { c.fails = "WANT" }, runs{3, 7, 0, 2}, "executed"},
+		{"a value that is missed", func(_ *suite.Suite, c *command) { c.fails = "= None" }, runs{3, 7, 1, 2}, "contrasted"},
+		{"no blind tests that pass", func(_ *suite.Suite, c *command) { c.fails = "def test" }, runs{3, 7, 0, 2}, "executed"},
 		{"cannot fail", func(_ *suite.Suite, c *command) { c.always = true }, runs{2, 3, 1, 2}, suite.CannotFail},
 		{"may be unable to fail", func(s *suite.Suite, c *command) { s.Certain, c.always = false, true }, runs{2, 3, 1, 2}, "executed"},
 		{"processes are left", func(s *suite.Suite, _ *command) { s.Input.Left = host{} }, runs{2, 1, 0, 2}, "executed"},
@@ -171,7 +171,7 @@ func TestStored(t *testing.T) {
 	s := suite.Suite{Engine: host{}, Key: "k", Files: []contrast.File{{Path: "t.py", Text: source}}, Certain: true}
 	s.Input = verifiers.Input{Task: &compiler.Task{}, Calibrations: contrast.NewStore("")}
 	for _, s.Reference = range []bool{false, true} {
-		c := &command{answers: right, unsolved: unsolved, fails: "WANT = 0", runs: map[suite.Subject]int{}}
+		c := &command{answers: right, unsolved: unsolved, fails: "= None", runs: map[suite.Subject]int{}}
 		s.Command = c
 		if v, err := s.Judge(t.Context()); err != nil || v.Status != verifiers.Passed || s.Reference && c.runs[suite.Reference] != 7 {
 			t.Errorf("reference %v: %v, %+v, %v", s.Reference, err, v, c.runs)
