@@ -337,6 +337,23 @@ print(lines[0].decode())
 	}
 }
 
+// TestAskTest: where an object is in memory does not make another test.
+func TestAskTest(t *testing.T) {
+	const program = `import os, sys
+exec(sys.argv[1])
+write = lambda line: print(line.decode(), end="")
+for test in "t.py::test_a[<U at 0x7f02a1>-1] (call)", "t.py::test_a[<U at 0x7f11c8>-1] (call)", "t.py::test_a[<U at 0x7f11c8>-2] (call)":
+    os.environ["PYTEST_CURRENT_TEST"] = test
+    ask(1, 17)
+`
+	hostPython(t)
+	out, err := exec.Command("python3", "-c", program, contrast.Ask).Output()
+	must.Do(t, err)
+	if lines := strings.Split(string(out), "\n"); len(lines) != 4 || lines[0] != lines[1] || lines[1] == lines[2] {
+		t.Errorf("%s", out)
+	}
+}
+
 // TestParseAnswers: in which order the tests run does not count, but the order of a test's answers does.
 func TestParseAnswers(t *testing.T) {
 	one, other := "1/a 0x1\n2 0x5\n1/b 0x2\n1/b 0x0\nx\n", "1/b 0x2\n1/b 0x0\n2 0x5\n1/a 0x1\n"
