@@ -242,8 +242,8 @@ func (c *codeCheck) calibrate(ctx context.Context, solution string) (contrast.Ca
 	return contrast.Calibration{}, contrast.ErrReference
 }
 
-// contrast makes the tests blind, and learns the answers of a reference solution. If blind tests fail, what is expected
-// outside of assertions stays, and what fails still stays an assertion.
+// contrast makes the tests blind, and learns the answers of a reference solution. Questions at which blind tests fail stay
+// assertions. If blind tests fail elsewhere, what is expected outside of assertions stays, too.
 func (c *codeCheck) contrast(ctx context.Context, solution string) (calibration contrast.Calibration, err error) {
 	if solution != "" {
 		if passed, _, err := c.try(ctx, codeTry{code: solution}); err != nil || !passed {

@@ -27,7 +27,7 @@ var blind string
 // program makes tests blind: it reads a request as JSON from standard input, and writes the answer as JSON.
 var program = names + blind
 
-// Ask is the text of the Python function by which blind tests note answers. It needs a function that keeps a line.
+// Ask is the text of the Python function by which blind tests note answers. It needs a function write, which keeps a line.
 //
 //go:embed ask.py
 var Ask string
@@ -87,7 +87,7 @@ type Edit struct {
 type Options struct {
 	Names   []string // that belong to the candidate even if they are built-in
 	Selects string   // the tests' command: rows of tables that it names by their values stay
-	Answers string   // the file to which blind tests append answers; "" if there is a function that keeps them
+	Answers string   // the file to which blind tests append answers; "" if the process that runs them declares Ask
 	Without []int    // questions that stay assertions
 	Bare    bool     // what is expected stays where it stands outside of assertions
 }
@@ -153,12 +153,11 @@ type Listing struct {
 	// Questions are what the blind Files ask.
 	Questions []Question
 	Files     []File
-	// Canary are insertions that together make every test fail at its end, or a file without
-	// tests at the file's.
+	// Canary are insertions that together make every test fail at its end. A file without tests fails at its own end.
 	Canary []Edit
 	// Broken are the paths of files that do not compile.
 	Broken []string
-	// Unread are files at which this package's program fails.
+	// Unread are the paths of files at which this package's program fails. They are unchanged in Files.
 	Unread []string
 }
 

@@ -167,7 +167,7 @@ func (c Calibration) Wrong(answers Answers) []Question {
 // numbers matches a number as ask notes those that need not be equal.
 var numbers = regexp.MustCompile(`-?\b\d+\.?\d*(?:e[-+]?\d+)?`)
 
-// equal reports whether an answer is the wanted one, numbers within times what the tests allow.
+// equal reports whether two answers count as the same. Numbers may be as far apart as the tests allow, multiplied by times.
 func (q Question) equal(one, other string, times float64) bool {
 	if one == other || q.Near == [2]float64{} {
 		return one == other

@@ -40,8 +40,8 @@ type Suite struct {
 	Selects string
 	// Others are hidden files that the command runs or reads, if there are no tests in Python.
 	Others []contrast.File
-	// Certain says that the command surely uses the files, so that it is a fault of the pack if
-	// the reference passes all the same.
+	// Certain says that the command surely uses the files. If the reference passes with broken files, it is then a fault
+	// of the pack.
 	Certain bool
 	// Redirected are the Others, changed so that they leave the reward at another place. The canary runs
 	// with them: a reward at the usual place is then forged. Nil if the Others leave no reward.
@@ -378,8 +378,8 @@ func (s Suite) calibration(ctx context.Context, listed *contrast.Calibration, bl
 }
 
 // calibrate finds out what the reference answers to blind tests or, if it does not pass them, whether the canary fails.
-// blind is the candidate's run. If blind tests fail, the questions of the tests that failed stay assertions; if they fail
-// still, so does what is expected outside of assertions.
+// blind is the candidate's run. If blind tests fail, the questions of the tests that failed stay assertions. If blind tests
+// still fail, what is expected outside of assertions stays, too.
 func (s Suite) calibrate(ctx context.Context, c contrast.Calibration, blind Ended) (contrast.Calibration, error) {
 	var without []int
 	for try := range 3 {
@@ -414,13 +414,13 @@ func (s Suite) calibrate(ctx context.Context, c contrast.Calibration, blind Ende
 	return s.fallible(ctx, c)
 }
 
-// fallible returns the calibration with CannotFail, for which it runs broken tests.
+// fallible runs broken tests, and returns the calibration with CannotFail if they pass.
 func (s Suite) fallible(ctx context.Context, c contrast.Calibration) (contrast.Calibration, error) {
-	broken := Reference
+	on := Reference
 	if s.Redirected != nil { // whether the files can be redirected shows without a candidate
-		broken = Unsolved
+		on = Unsolved
 	}
-	ended, err := s.Command.Run(ctx, broken, s.broken(c))
+	ended, err := s.Command.Run(ctx, on, s.broken(c))
 	if neverStarted(err) {
 		return c, nil
 	}
