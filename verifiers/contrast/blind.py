@@ -4,8 +4,8 @@ It reads a request as JSON: "files", each with "path" and "text"; "ask", the tex
 are noted in, or "" if the tests are run with ask.py; "names", which belong to the candidate though they are built-in;
 "selects", the command, whose rows of tables stay; "without", the numbers of questions that stay assertions; and "bare", if
 only assertions are changed. In a blind file, ask(number, answer) stands in the place of an assertion that is a question.
-Unless bare, a neutral value (a "blank") is in the place of what it expected, where that stands elsewhere, and comments and
-docstrings are gone.
+Unless bare, a neutral value (a "blank") is in the place of what it expected, where that stands elsewhere, tests and their
+variables have neutral names, and comments and docstrings are gone.
 
 It writes "questions", as in contrast.go; "files", which are blind; "canary", edits that make every test fail where it ends or,
 without tests, the file; "broken", paths of files that do not compile; and "unread", paths at which it fails: these files are
@@ -263,7 +263,8 @@ class Blind(Names):
 
     def worded(self, node):
         """Whether a node is a text that is long enough not to be found by chance."""
-        return isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) > 2 and node in self.parents and len(set(self.variants(node))) > 1
+        text = node.value if isinstance(node, ast.Constant) and node in self.parents else None
+        return isinstance(text, str) and len(text) > 2 and len(set(self.variants(node))) > 1
 
     def built(self, node):
         """Whether an expression makes objects of the candidate's classes, from literals only."""
@@ -432,7 +433,7 @@ class Blind(Names):
         """Put neutral values in the place of expected ones that nothing else is done with."""
         for literal in dict.fromkeys(n for _, literals in self.told for n in literals):
             if literal in self.parents and literal not in self.gone and not self.selected(literal) and not self.taken(literal):
-                held = any(isinstance(n, ast.Call) and named(n) in HOLDERS for n in self.above(literal))
+                held = any(calls(n, *HOLDERS) for n in self.above(literal))
                 for leaf in self.leaves(literal):
                     value = ast.literal_eval(leaf)
                     decimal = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps
