@@ -91,7 +91,7 @@ HOW = {  # what of an answer counts, by its name; that of a mock's calls is the 
     "sorted": lambda value: plain(sorted(map(plain, value))),
     "list": lambda value: plain(list(value)),
     "==": lambda value: decoys(*value, equal),
-    "in": lambda value: decoys(*value, lambda one, other: other in one),
+    "in": lambda value: decoys(list(value[0]) if hasattr(value[0], "__next__") else value[0], value[1], lambda one, other: other in one),
 }
 
 

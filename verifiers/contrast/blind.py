@@ -299,16 +299,17 @@ class Blind(Names):
                 if any(n is not side and (self.request["bare"] or self.selected(n) or self.taken(n)) for n in self.stands(side)):
                     self.hidden.remove(hidden)
                     self.gone.difference_update(ast.walk(side))
-        right = {}  # what is to be said of an expression and the others
+        owns = {}  # whether each text of an expression and the others is its own
         for n in dict.fromkeys(n for side, *_ in self.hidden for n in self.stands(side)):
             own, texts = self.variants(n)[0], sorted(set(self.variants(n)))  # in an order that does not tell which is its own
-            right[n] = " ".join("yes" if text == own else "no" for text in texts)
+            owns[n] = [text == own for text in texts]
             self.edit(*self.span(n), "(%s)" % ", ".join("lambda: " + text for text in texts))
         for side, question, edits, yes, how in self.hidden:
             edits[0]["new"], edits[1]["new"] = "), (", "))" + how
-            built = self.stands(side)
-            known = [right[n] for n in built] if yes and len(built) == 1 else None
-            question.update(told=sorted({n.lineno for n in built}), weak=False, expected=known)
+            built, found = self.stands(side), how.endswith("'in')")
+            say = {True: ask.answer(yes, "truth"), False: "any" if found else "no"}
+            known = [" ".join(say[own] for own in owns[n]) for n in built] if found or yes and len(built) == 1 else None
+            question.update(told=sorted({n.lineno for n in built}), weak=False, expected=known, found=found)
 
     def difference(self, left, op, right):
         """The two sides of a difference, and how small it has to be, absolutely and in proportion; None for another comparison."""
