@@ -8,7 +8,6 @@ import sys
 from hashlib import sha256  # names of its own, which tests do not replace
 from json import dumps
 from os import environ, getpid
-from re import sub
 
 LONG = 4000  # characters of an answer that are noted as they are; of a longer one, a digest
 
@@ -105,8 +104,9 @@ def answer(value, how):
 
 
 def note(question, text):
-    """Keep a line: the question, the test that asks it, since tests may run in any order, and the answer."""
-    test = sub("0x[0-9a-f]+", "", environ.get("PYTEST_CURRENT_TEST", "")).rpartition(" ")[0].encode("utf-8", "surrogateescape")  # without addresses
+    """Keep a line: the question, the function of the test that asks it, since tests may run in any order, and the answer. The
+    name of a row is left out: it may be made of what the candidate gives."""
+    test = environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0].partition("[")[0].encode("utf-8", "surrogateescape")
     write(("%d/%s %s\n" % (question, sha256(test).hexdigest()[:8], text)).encode("utf-8", "surrogatepass"))
 
 

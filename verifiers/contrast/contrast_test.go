@@ -347,12 +347,12 @@ print(lines[0].decode())
 	}
 }
 
-// TestAskTest: where an object is in memory does not make another test.
+// TestAskTest: the row of a parametrized test, which may be named by what the candidate gives, does not count.
 func TestAskTest(t *testing.T) {
 	const program = `import os, sys
 exec(sys.argv[1])
 write = lambda line: print(line.decode(), end="")
-for test in "t.py::test_a[<U at 0x7f02a1>-1] (call)", "t.py::test_a[<U at 0x7f11c8>-1] (call)", "t.py::test_a[<U at 0x7f11c8>-2] (call)":
+for test in "t.py::test_a[<U at 0x7f02a1>-1] (call)", "t.py::test_a[V(1) [] (call)", "t.py::test_b[V(1)] (call)":
     os.environ["PYTEST_CURRENT_TEST"] = test
     ask(1, 17)
 `
