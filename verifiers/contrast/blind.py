@@ -464,10 +464,11 @@ class Blind(Names):
                         + [f["text"] for f in self.request["files"] if f["path"] != self.path])
         tests = sorted({n.name for n in defined if n.name.lower().startswith("test")})  # unittest runs them in this order
         fields = {n for c in defined if isinstance(c, ast.ClassDef) for s in c.body if not isinstance(s, FUNCTIONS) for n in ast.walk(s)}
-        stored = [n for n in self.walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and self.request["answers"]]
+        looked_up = {"locals", "vars", "globals", "eval", "exec", "dir"}.intersection(counts) or not self.request["answers"]
+        stored = [n for n in self.walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and not looked_up]
         kept = {n.id for n in fields.intersection(stored)} | {n.id for n in stored if n.id.startswith(("_", "pytest", "collect"))}
         names = tests + sorted({n.id for n in stored} - kept, key=lambda name: places[name])
-        if " -k" in self.request["selects"] or {"locals", "vars", "globals", "eval", "exec", "dir"}.intersection(counts):
+        if " -k" in self.request["selects"]:
             return {}
         renamed = {n: "%s_%04d" % (n[:4] if n in tests else "name", i) for i, n in enumerate(names)
                    if counts[n] == len(places[n]) and not re.search(r"\b%s\b" % n, told)}

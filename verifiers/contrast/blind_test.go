@@ -111,6 +111,9 @@ func TestWords(t *testing.T) {
 			t.Errorf("%s is gone: %q", name, blind)
 		}
 	}
+	if blind := ask("def test_invalid():\n    pass\nfor name, test in list(globals().items()):\n    if name[:4] == 'test':\n        test()\n", ""); strings.Contains(blind, "invalid") {
+		t.Errorf("the name of a test tells what is expected: %q", blind)
+	}
 	if blind := ask("def test_a():\n    pass\n", "pytest -k a"); !strings.Contains(blind, "test_a") {
 		t.Errorf("the command does not find test_a: %q", blind)
 	}
