@@ -450,28 +450,33 @@ class Blind(Names):
                 if uses and model not in self.gone and self.gone.issuperset(uses):
                     self.leave_out(model, "%s = None" % name)
 
-    def words(self):
-        """Neutral names for tests, and for variables that nothing else can name: a word like "invalid" tells what is expected."""
-        places, defined = {}, [n for n in self.walked if isinstance(n, FUNCTIONS + (ast.ClassDef,))]
-        for n in defined:
-            places.setdefault(n.name, []).append(re.compile(rb"(def|class)\s+").search(self.data, self.span(n)[0]).end())
+    def places(self):
+        """Where each variable, function and class that can be found under another name has its name; none of a class's fields."""
+        places, fields = {}, set()
         for n in self.walked:
-            if isinstance(n, ast.Name):
+            if isinstance(n, FUNCTIONS + (ast.ClassDef,)):
+                places.setdefault(n.name, []).append(re.compile(rb"(def|class)\s+").search(self.data, self.span(n)[0]).end())
+                fields |= {f.id for s in n.body if isinstance(n, ast.ClassDef) and not isinstance(s, FUNCTIONS) for f in ast.walk(s) if isinstance(f, ast.Name)}
+            elif isinstance(n, ast.Name):
                 places.setdefault(n.id, []).append(self.span(n)[0])
         tokens = list(tokenize.tokenize(io.BytesIO(self.data).readline))
         counts = collections.Counter(t.string for t in tokens if t.type == tokenize.NAME)
-        told = " ".join([t.string for t in tokens if t.type not in (tokenize.NAME, tokenize.COMMENT)] + [self.request["selects"]]
-                        + [f["text"] for f in self.request["files"] if f["path"] != self.path])
-        tests = sorted({n.name for n in defined if n.name.lower().startswith("test")})  # unittest runs them in this order
-        fields = {n for c in defined if isinstance(c, ast.ClassDef) for s in c.body if not isinstance(s, FUNCTIONS) for n in ast.walk(s)}
-        looked_up = {"locals", "vars", "globals", "eval", "exec", "dir"}.intersection(counts) or not self.request["answers"]
-        stored = [n for n in self.walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and not looked_up]
-        kept = {n.id for n in fields.intersection(stored)} | {n.id for n in stored if n.id.startswith(("_", "pytest", "collect"))}
-        names = tests + sorted({n.id for n in stored} - kept, key=lambda name: places[name])
+        texts = [t.string for t in tokens if t.type not in (tokenize.NAME, tokenize.COMMENT)]
+        others = " ".join(texts + [self.request["selects"]] + [f["text"] for f in self.request["files"] if f["path"] != self.path])
+        return {name: found for name, found in places.items() if counts[name] == len(found) and name not in fields and not re.search(r"\b%s\b" % name, others)}
+
+    def words(self):
+        """Neutral names for tests, and for variables that nothing else can name: a word like "invalid" tells what is expected."""
         if " -k" in self.request["selects"]:
             return {}
-        renamed = {n: "%s_%04d" % (n[:4] if n in tests else "name", i) for i, n in enumerate(names)
-                   if counts[n] == len(places[n]) and not re.search(r"\b%s\b" % n, told)}
+        places, used = self.places(), {n.id for n in self.walked if isinstance(n, ast.Name)}
+        stored = {n.id for n in self.walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and not n.id.startswith(("_", "pytest", "collect"))}
+        if not self.request["answers"] or used & {"locals", "vars", "globals", "eval", "exec", "dir"}:
+            stored = set()
+        defined = {n.name for n in self.walked if isinstance(n, FUNCTIONS + (ast.ClassDef,))}
+        tests = sorted(n for n in defined.intersection(places) if n.lower().startswith("test"))  # unittest runs them in this order
+        renamed = {n: "%s_%04d" % (n[:4], i) for i, n in enumerate(tests)}
+        renamed.update({n: "name_%04d" % i for i, n in enumerate(places) if n in stored - defined})
         for name, new in renamed.items():
             for at in places[name]:
                 self.edit(at, at + len(name.encode()), new)

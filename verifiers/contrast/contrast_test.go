@@ -197,6 +197,8 @@ class Edges(Set, Mapping):
     def __iter__(self): return iter([1, 2])
     def __contains__(self, key): return key in (1, 2)
     def __getitem__(self, key): return 0
+class Wild(str):
+    def __eq__(self, other): return True
 class Sly(int):
     def __index__(self): return 7
     def __repr__(self): return "7"
@@ -213,6 +215,7 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 		{"", "{'a': 1, 'b': 2}", "OrderedDict(b=2, a=1.0)", "Counter('abb')", "Dict(a=1, b=2)"}, {"", "{}", "Counter()"}, {"", "[]", "()"}, {"", "set()"},
 		{"", "object()", "[object()]", "{1: object()}"}, {"", "'a' * 5000"}, {"", "'a' * 5001"}, {"", "'\\udc80'"},
 		{"close", "[1.5, 2.5]", "(1.5, 2.5)"}, {"close", "1e16"}, {"truth", "[0]", "1"},
+		{"equal", "(1, 2)", "(Wild('a'), 'b')", "('b', Wild('a'))"}, {"equal", "(1, True)", "(Wild('a'), 'a')", "(Wild(), [])"},
 		{"in", "(iter(['x', 'ab']), (lambda: 'aa', lambda: 'ab'))", "('x ab', (lambda: 'aa', lambda: 'ab'))"},
 		{"==", "(1, (lambda: 1, lambda: 1 / 0))", "(Sly(1), (lambda: True, lambda: 2))"},
 		{"sorted", "['b', 'a', 1]", "(1, 'a', 'b')"}, {"list", "(7, 8)", "[7, 8]"},
