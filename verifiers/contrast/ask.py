@@ -81,7 +81,8 @@ def decoys(one, others, fits):
     return " ".join(said)
 
 
-HOW = {  # what of an answer counts, by its name; that of a mock's calls is the name of the attribute
+# What counts of an answer. A question names it or, for the calls of a mock, names an attribute of the mock.
+HOW = {
     "": plain,
     "call": lambda value: "returned",
     "truth": lambda value: "yes" if value else "no",

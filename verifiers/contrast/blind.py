@@ -68,9 +68,10 @@ class Blind(Names):
     def __init__(self, path, text, request, first):
         super().__init__(text, request)
         self.path, self.first = path, first
+        self.tokens = list(tokenize.tokenize(io.BytesIO(self.data).readline))
         self.questions, self.edits, self.stays = [], [], set()
         self.renamed = {} if request["bare"] else self.words()
-        self.hidden = []  # questions with decoys
+        self.hidden = []  # what to hide among decoys: its side, question, edits, whether it has to hold, how it compares, whether on the left
         self.told = []  # questions, and the literals that they expect
 
     # What tests ask. The place of a question is what it stands for, an expression or a statement, and what that has to be.
@@ -258,7 +259,7 @@ class Blind(Names):
         fits = self.worded if ASKED[op] == "in" else self.built
         for side in [side for side, other in sides if self.asks(other) and all(map(fits, self.stands(side)))][:1]:
             self.gone.update(ast.walk(side))
-            self.hidden.append((side, self.questions[-1], self.edits[-2:], yes, "%s, %r)" % ("[::-1]" if side is left else "", ASKED[op])))
+            self.hidden.append((side, self.questions[-1], self.edits[-2:], yes, ASKED[op], side is left))
         return asked
 
     def worded(self, node):
@@ -278,10 +279,9 @@ class Blind(Names):
         """The texts of an expression and of three others: each of the four has the same others. Some may be the same."""
         constants = [n for n in ast.walk(node) if isinstance(n, ast.Constant)]
         numbers, texts = [[n for n in constants if isinstance(n.value, kind)] for kind in ((int, float), str)]
-        found = []
+        found, literals = [], sorted(numbers or texts, key=self.span)
         for i in range(4):
             (at, end), text = self.span(node), ""
-            literals = sorted(numbers or texts, key=self.span)
             for place, n in enumerate(literals):  # half of them alone, too, since a candidate may know the other half
                 text += self.text(at, self.span(n)[0]) + changed(n.value, i if len(literals) == 1 else i >> place % 2 & 1)
                 at = self.span(n)[1]
@@ -301,12 +301,13 @@ class Blind(Names):
                     self.gone.difference_update(ast.walk(side))
         owns = {}  # whether each text of an expression and the others is its own
         for n in dict.fromkeys(n for side, *_ in self.hidden for n in self.stands(side)):
-            own, texts = self.variants(n)[0], sorted(set(self.variants(n)))  # in an order that does not tell which is its own
+            own, *others = self.variants(n)
+            texts = sorted({own, *others})  # in an order that does not tell which is its own
             owns[n] = [text == own for text in texts]
             self.edit(*self.span(n), "(%s)" % ", ".join("lambda: " + text for text in texts))
-        for side, question, edits, yes, how in self.hidden:
-            edits[0]["new"], edits[1]["new"] = "), (", "))" + how
-            built, found = self.stands(side), how.endswith("'in')")
+        for side, question, edits, yes, op, left in self.hidden:
+            edits[0]["new"], edits[1]["new"] = "), (", "))%s, %r)" % ("[::-1]" if left else "", op)
+            built, found = self.stands(side), op == "in"
             say = {True: ask.answer(yes, "truth"), False: "any" if found else "no"}
             known = [" ".join(say[own] for own in owns[n]) for n in built] if found or yes and len(built) == 1 else None
             question.update(told=sorted({n.lineno for n in built}), weak=False, expected=known, found=found)
@@ -459,9 +460,8 @@ class Blind(Names):
                 fields |= {f.id for s in n.body if isinstance(n, ast.ClassDef) and not isinstance(s, FUNCTIONS) for f in ast.walk(s) if isinstance(f, ast.Name)}
             elif isinstance(n, ast.Name):
                 places.setdefault(n.id, []).append(self.span(n)[0])
-        tokens = list(tokenize.tokenize(io.BytesIO(self.data).readline))
-        counts = collections.Counter(t.string for t in tokens if t.type == tokenize.NAME)
-        texts = [t.string for t in tokens if t.type not in (tokenize.NAME, tokenize.COMMENT)]
+        counts = collections.Counter(t.string for t in self.tokens if t.type == tokenize.NAME)
+        texts = [t.string for t in self.tokens if t.type not in (tokenize.NAME, tokenize.COMMENT)]
         others = " ".join(texts + [self.request["selects"]] + [f["text"] for f in self.request["files"] if f["path"] != self.path])
         return {name: found for name, found in places.items() if counts[name] == len(found) and name not in fields and not re.search(r"\b%s\b" % name, others)}
 
@@ -488,7 +488,7 @@ class Blind(Names):
             text = n.value.value if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) else None
             if isinstance(text, str) and ">>>" not in text and not self.given(self.parents[n]):
                 self.edit(*self.span(n), '""')
-        for token in tokenize.tokenize(io.BytesIO(self.data).readline):
+        for token in self.tokens:
             (row, column), comment = token.start, token.string
             if token.type == tokenize.COMMENT and not (row < 3 and ("coding" in comment or comment.startswith("#!"))):
                 at = self.lines[row - 1] + len(self.text(*self.lines[row - 1:row + 1])[:column].encode())

@@ -164,7 +164,7 @@ func (c Calibration) Asked(answers Answers) []Question {
 }
 
 // Wrong returns the questions of [Calibration.Asked] that the candidate did not answer as the reference solution did or,
-// without one, as the tests expect.
+// without one, as the tests expect. Exceptions and texts that are found always have to be as the tests expect.
 func (c Calibration) Wrong(answers Answers) []Question {
 	return slices.DeleteFunc(c.Asked(answers), func(q Question) bool {
 		given, want := distinct(answers[q.ID]), c.Want[q.ID]

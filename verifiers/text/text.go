@@ -73,8 +73,8 @@ var (
 // pick chooses of the lines of a text, at least two, the one that is the answer.
 type pick func(lines []string) (string, Rule)
 
-// place returns what a text says, without markup, by the author's pattern, if there is one, or else by the rules;
-// without of, by those of marks alone.
+// place returns what a text says, without markup, and the rule that found it: the author's pattern, if there is one, or else
+// one of the other rules. If of is nil, only the rules for marks are tried.
 func place(text string, pattern *regexp.Regexp, of pick) (string, Rule) {
 	if pattern == nil {
 		text = clean(family.Said(text))
