@@ -9,9 +9,19 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
+// listed returns the listing of a file, which has to be read.
+func listed(t *testing.T, text string) contrast.Listing {
+	t.Helper()
+	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
+	must.Do(t, err)
+	if len(l.Files) != 1 || len(l.Unread) > 0 {
+		t.Fatalf("%q: %+v", text, l)
+	}
+	return l
+}
+
 // TestSameWords: what a blind file asks does not tell the answer, whatever form the assertion has.
 func TestSameWords(t *testing.T) {
-	python := hostPython(t)
 	for _, c := range []struct{ name, yes, no string }{
 		{"statement", "assert f(1)\n", "assert not f(1)\n"},
 		{"denied equality", "assert f(1) == g(1)\n", "assert not f(1) == g(1)\n"},
@@ -30,10 +40,9 @@ func TestSameWords(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var texts []string
 			for _, text := range []string{c.yes, c.no} {
-				l, err := contrast.List(t.Context(), python, []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
-				must.Do(t, err)
-				if len(l.Unread) > 0 || len(l.Questions) != 1 {
-					t.Fatalf("%q: unread %v, questions %v", text, l.Unread, l.Questions)
+				l := listed(t, text)
+				if len(l.Questions) != 1 {
+					t.Fatalf("%q: questions %v", text, l.Questions)
 				}
 				texts = append(texts, l.Files[0].Text)
 			}
@@ -46,7 +55,6 @@ func TestSameWords(t *testing.T) {
 
 // TestDecoys: what an object has to be equal to stands among three others, and nothing tells which it is.
 func TestDecoys(t *testing.T) {
-	python := hostPython(t)
 	for _, c := range []struct {
 		form  string
 		right []any
@@ -61,10 +69,9 @@ func TestDecoys(t *testing.T) {
 		blind := ""
 		for _, right := range c.right {
 			text := fmt.Sprintf(c.form, right)
-			l, err := contrast.List(t.Context(), python, []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
-			must.Do(t, err)
-			if len(l.Unread) > 0 || len(l.Questions) != 1 || !strings.Contains(l.Files[0].Text, "'==')") {
-				t.Fatalf("%q: unread %v, text %q", text, l.Unread, l.Files[0].Text)
+			l := listed(t, text)
+			if len(l.Questions) != 1 || !strings.Contains(l.Files[0].Text, "'==')") {
+				t.Fatalf("%q: text %q", text, l.Files[0].Text)
 			}
 			if blind == "" {
 				blind = l.Files[0].Text
@@ -122,31 +129,28 @@ func TestWords(t *testing.T) {
 // TestMockIsRead: the calls of a mock that a name stands for are asked.
 func TestMockIsRead(t *testing.T) {
 	text := "m = Mock()\n_ = f(m)\nm.assert_called_once_with(1)\n"
-	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
-	must.Do(t, err)
-	if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, "with _sbench_in(1): assert _sbench_ask(1, (m), 'call_args_list')") {
-		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+	l := listed(t, text)
+	if !strings.Contains(l.Files[0].Text, "with _sbench_in(1): assert _sbench_ask(1, (m), 'call_args_list')") {
+		t.Errorf("text %q", l.Files[0].Text)
 	}
 }
 
 // TestModel: the candidate finds no function that computes what is expected, even if the tests test it.
 func TestModel(t *testing.T) {
 	text := "def slow(x):\n    return x + 1\n\ndef test_slow():\n    assert slow(1) == 2\n\ndef test_fast():\n    assert fast(3) == slow(3)\n"
-	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
-	must.Do(t, err)
-	if len(l.Unread) > 0 || len(l.Questions) != 1 || !strings.Contains(l.Files[0].Text, "_sbench_ask(1, (fast(3)))") || strings.Contains(l.Files[0].Text, "x + 1") {
-		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+	l := listed(t, text)
+	if len(l.Questions) != 1 || !strings.Contains(l.Files[0].Text, "_sbench_ask(1, (fast(3)))") || strings.Contains(l.Files[0].Text, "x + 1") {
+		t.Errorf("text %q", l.Files[0].Text)
 	}
 }
 
 // TestFixture: what a fixture returns is neutral if it is only expected.
 func TestFixture(t *testing.T) {
 	text := "import pytest\n@pytest.fixture\ndef given():\n    return 'abc'\n@pytest.fixture(scope='module')\ndef want():\n    return 17\ndef test_f(given, want):\n    assert f(given) == want\n"
-	l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
-	must.Do(t, err)
+	l := listed(t, text)
 	blind := strings.NewReplacer("17", "None", "test_f", "test_0000", "assert f(given) == want", "with _sbench_in(1): assert _sbench_ask(1, (f(given)))").Replace(text)
-	if len(l.Unread) > 0 || l.Files[0].Text != blind {
-		t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+	if l.Files[0].Text != blind {
+		t.Errorf("text %q", l.Files[0].Text)
 	}
 }
 
@@ -157,10 +161,9 @@ func TestInPlace(t *testing.T) {
 		"import pytest\n@pytest.fixture\ndef xs():\n    return [3, 1]\ndef test_f(xs):\n    _ = f(xs)\n    assert [1, 3] == xs\n",
 		"xs = {'a': 1}\n_ = f(xs)\nassert xs == {}\n",
 	} {
-		l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
-		must.Do(t, err)
-		if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, "_sbench_ask(1, (xs))") {
-			t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+		l := listed(t, text)
+		if !strings.Contains(l.Files[0].Text, "_sbench_ask(1, (xs))") {
+			t.Errorf("text %q", l.Files[0].Text)
 		}
 	}
 }
@@ -176,10 +179,9 @@ func TestOwnValues(t *testing.T) {
 		"rows":                             "for x, y in (1, 2), (3, g(1)):\n    assert f() == str(x)\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
-			must.Do(t, err)
-			if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, "'equal')") {
-				t.Errorf("unread %v, text %q", l.Unread, l.Files[0].Text)
+			l := listed(t, text)
+			if !strings.Contains(l.Files[0].Text, "'equal')") {
+				t.Errorf("text %q", l.Files[0].Text)
 			}
 		})
 	}
@@ -195,10 +197,9 @@ func TestForms(t *testing.T) {
 		"(f(1))\n":                                 "assert _sbench_ask(1, (f(1)), 'call')",
 		"(self.assertRaises(ValueError, f, 1))\n":  "assert _sbench_ask(1, (f(1)))",
 	} {
-		l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
-		must.Do(t, err)
-		if len(l.Unread) > 0 || !strings.Contains(l.Files[0].Text, asked) {
-			t.Errorf("%q: unread %v, text %q", text, l.Unread, l.Files[0].Text)
+		l := listed(t, text)
+		if !strings.Contains(l.Files[0].Text, asked) {
+			t.Errorf("%q: text %q", text, l.Files[0].Text)
 		}
 	}
 }
@@ -210,8 +211,7 @@ func TestNear(t *testing.T) {
 		"assert f() == approx(1.5, rel=0.25, abs=0.125)\n",
 		"np.testing.assert_allclose(f(), 1.5, 0.25, 0.125)\n",
 	} {
-		l, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}}, contrast.Options{})
-		must.Do(t, err)
+		l := listed(t, text)
 		if len(l.Questions) != 1 || l.Questions[0].Near != [2]float64{0.125, 0.25} {
 			t.Errorf("%q: questions %v", text, l.Questions)
 		}
