@@ -212,8 +212,8 @@ func (a attempt) checkerNetwork(shared bool) func() (runtime.Access, error) {
 // weaknesses tells the pack's author what the run of a reference showed; "" if nothing.
 func weaknesses(v verifiers.Verdict) string {
 	var parts []string
-	if v.Contrast != nil && len(v.Contrast.Unread) > 0 {
-		parts = append(parts, "sbench cannot read, and does not change, the assertions in "+strings.Join(v.Contrast.Unread, ", "))
+	if v.Contrast != nil && len(v.Contrast.Places) > 0 {
+		parts = append(parts, "a candidate can find what is asserted in "+strings.Join(v.Contrast.Places, ", "))
 	}
 	if branches, _ := v.Metadata["branches"].([]string); len(branches) > 0 {
 		parts = append(parts, "the image's repository has later commits, which an agent can read: "+strings.Join(branches, ", "))
@@ -352,11 +352,7 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict) {
 	if passed || v.Status == verifiers.Failed {
 		rec.Passed, rec.Score = &passed, &v.Score
 	}
-	rec.VerifierMetadata, rec.Assurance = v.Metadata, v.Assurance
-	if v.Contrast != nil {
-		public := *v.Contrast
-		public.Unread, rec.Contrast = nil, &public
-	}
+	rec.VerifierMetadata, rec.Assurance, rec.Contrast = v.Metadata, v.Assurance, v.Contrast
 }
 
 // setError gives a record the status error.

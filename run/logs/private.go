@@ -47,7 +47,7 @@ func (l *Attempt) Keep(v verifiers.Verdict, step string) {
 		p.Logs = append(p.Logs, record.PrivateLog{Name: path.Join(l.Step, file.Name), Text: l.run.secrets.Text(file.Text)})
 	}
 	if v.Contrast != nil {
-		p.Unread = append(p.Unread, v.Contrast.Unread...)
+		p.Unasked = append(p.Unasked, v.Contrast.Places...)
 	}
 }
 
@@ -55,7 +55,7 @@ func (l *Attempt) Keep(v verifiers.Verdict, step string) {
 func (l *Attempt) WritePrivate(rec *record.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.private; p.Stdout+p.Stderr+p.Egress == "" && len(p.Logs)+len(p.Unread)+len(p.Scores) == 0 {
+	if p := l.private; p.Stdout+p.Stderr+p.Egress == "" && len(p.Logs)+len(p.Unasked)+len(p.Scores) == 0 {
 		return nil
 	}
 	return record.WritePrivate(l.run.out, rec, l.private)

@@ -156,7 +156,7 @@ func (c *codeCheck) judge(ctx context.Context) (verifiers.Verdict, error) {
 func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration) (v verifiers.Verdict, err error) {
 	run := codeTry{code: c.in.Candidate.Text, foreign: true}
 	off := c.in.Contrast == contrast.Off
-	summary := contrast.Summary{State: contrast.None, Unread: calibration.Unread}
+	summary := contrast.Summary{State: contrast.None, Places: calibration.Unread}
 	answered := true
 	var wrong []contrast.Question
 	switch {
@@ -169,11 +169,7 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 		if answered, answers, err = c.try(ctx, ask); err != nil {
 			return v, err
 		}
-		wrong = calibration.Wrong(answers)
-		summary.Asked, summary.Wrong = len(calibration.Asked(answers)), len(wrong)
-		if summary.State = contrast.Calibrated; !calibration.Reference {
-			summary.State = contrast.Uncalibrated
-		}
+		summary, wrong = calibration.Judge(answers)
 	}
 	passed, _, err := c.try(ctx, run)
 	v = c.wrong
@@ -197,7 +193,7 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 	if v.Status == verifiers.Passed {
 		v.Assurance = verifiers.Executed
 		switch {
-		case len(calibration.Want) > 0:
+		case calibration.Hidden():
 			v.Assurance = verifiers.Contrasted
 		case summary.Wrong > 0, !answered:
 			v = v.With(verifiers.Doubtful, true)

@@ -9,6 +9,7 @@ from hashlib import sha256  # names of its own, which tests do not replace
 from json import dumps
 from os import environ, getpid
 
+STANDARD = getattr(sys, "stdlib_module_names", ["builtins"])
 LONG = 4000  # characters of an answer that are noted as they are; of a longer one, a digest
 
 
@@ -64,10 +65,23 @@ def calls(mock, name):
     return [match(c) for c in found] if name.endswith("_list") else match(found)
 
 
+def solid(value):
+    """Whether no class of the candidate says what a value is equal to."""
+    kind = type(value)
+    if kind is dict:
+        return all(map(solid, [*value, *value.values()]))
+    if kind in (list, tuple, set, frozenset):
+        return all(map(solid, value))
+    return isinstance(value, (str, bytes, bytearray, numbers.Number)) or kind.__module__.partition(".")[0] in STANDARD
+
+
 def equal(one, other):
     """Whether two values are equal; for texts and numbers, whatever a class that is derived from these says."""
-    own = (str, bytes, bytearray, numbers.Number)
-    return plain(one) == plain(other) if isinstance(one, own) and isinstance(other, own) else one == other
+    try:
+        same = not solid((one, other)) or plain(one) == plain(other)
+    except TypeError:
+        same = True
+    return same and one == other
 
 
 def decoys(one, others, fits):
@@ -87,6 +101,7 @@ HOW = {
     "call": lambda value: "returned",
     "truth": lambda value: "yes" if value else "no",
     "equal": lambda value: "yes" if equal(*value) else "no",
+    "solid": lambda value: "yes" if solid(value) else "no",
     "close": lambda value: plain(value, True),
     "sorted": lambda value: plain(sorted(map(plain, value))),
     "list": lambda value: plain(list(value)),
@@ -121,8 +136,11 @@ def names(kind, frame):
 
 
 def ask(question, value, how=""):
-    """Note an answer. The assertion holds: what it expects is not here."""
+    """Note an answer, and below the negative number of the question, whether the candidate's classes have no say in it. The
+    assertion holds: what it expects is not here."""
     note(question, answer(value, how))
+    if how == "equal":
+        note(-question, answer(value, "solid"))
     return True
 
 

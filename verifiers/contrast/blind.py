@@ -7,7 +7,7 @@ only assertions are changed. In a blind file, ask(number, answer) stands in the 
 Unless bare, a neutral value (a "blank") is in the place of what it expected, where that stands elsewhere, tests and their
 variables have neutral names, and comments and docstrings are gone.
 
-It writes "questions", as in contrast.go; "files", which are blind; "canary", edits that make every test fail where it ends or,
+It writes "questions", as in contrast.go, and "stays", assertions that none asks; "files", which are blind; "canary", edits that make every test fail where it ends or,
 without tests, the file; "broken", paths of files that do not compile; and "unread", paths at which it fails: these files are
 as they were.
 """
@@ -41,6 +41,8 @@ NEAR = {"assertAlmostEqual": ["places"], "assert_allclose": ["rel", "atol"], "ap
 ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.Is: "is", ast.IsNot: "is", ast.In: "in", ast.NotIn: "in",
          ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 CATCHES = {"AssertionError", "Exception", "BaseException"}  # what catches a failure
+READS = {"open", "read", "read_text", "read_bytes", "load", "loads"}
+ASSERTS = re.compile("assert|raises$|warns$|deprecated_call$")  # how names of what asserts begin
 UNCAUGHT = {"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit",
             "CancelledError", "Cancelled", "SkipTest"}  # exceptions that are no answers
 ASK, IN = "_sbench_ask", "_sbench_in"
@@ -71,6 +73,8 @@ class Blind(Names):
         self.tokens = list(tokenize.tokenize(io.BytesIO(self.data).readline))
         self.questions, self.edits, self.stays = [], [], set()
         self.renamed = {} if request["bare"] else self.words()
+        self.settled = set()  # statements that assert nothing but what is asked
+        self.golden = set()  # what is compared with a file
         self.hidden = []  # what to hide among decoys: its side, question, edits, whether it has to hold, how it compares, whether on the left
         self.told = []  # questions, and the literals that they expect
 
@@ -80,13 +84,33 @@ class Blind(Names):
         """Ask what can be asked in the place of assertions."""
         for node in [n for n in self.walked if isinstance(n, (ast.Assert, ast.If, ast.Expr, ast.With, ast.Try)) and not self.caught(n)]:
             known = len(self.questions)
-            asked = self.questions[known] if self.asserted(node) and self.questions[known:] else None
+            whole = self.asserted(node)
+            asked = self.questions[known] if whole and self.questions[known:] else None
+            if whole and not (asked and asked["expected"] == ["returned"]):  # such a call may assert what its arguments say
+                self.settled.add(node)
             if asked and (asked["raises"] or self.guarded(node)):  # an exception has to be the answer, or may be
                 self.insert(self.span(node)[0], "with %s(%d): " % (IN, asked["id"]))
         self.decoys()
         for question, literals in self.told:
             if any(isinstance(n, (ast.List, ast.Dict, ast.Set)) and n not in self.gone and self.taken(n) for n in literals):
                 question["expected"] = None  # who else gets such a value may change it
+
+    def unasked(self):
+        """Assertions that stay as they are, or whose expectation stays where a candidate can find it."""
+        places = [(n.lineno, [n.lineno]) for n in self.walked if n in self.golden or (
+            self.asserts(n) and n not in self.gone and not self.settled.intersection(self.above(n)))]
+        if self.request["bare"]:
+            places += [(question["line"], question["told"]) for question, literals in self.told if not self.gone.issuperset(literals)]
+        return [{"path": self.path, "line": line, "told": told} for line, told in places]
+
+    def asserts(self, node):
+        """Whether a node fails a test, or says that it expects an exception."""
+        if isinstance(node, ast.Try):
+            return bool(node.handlers) and any(map(self.asks, node.body))
+        if isinstance(node, ast.Call):
+            name, given = named(node), getattr(node.args[0], "value", None) if node.args else None
+            return bool(name not in self.helpers and ASSERTS.match(name) or name == "fail" and self.accuses(ast.Expr(node)) or name in ("exit", "_exit") and given)
+        return isinstance(node, ast.Assert) or isinstance(node, ast.Raise) and named(node.exc) == "AssertionError"
 
     def asserted(self, node):
         """Ask what a statement asserts. Return whether all of it is asked, and an exception may be the answer."""
@@ -194,8 +218,10 @@ class Blind(Names):
         """Whether a statement fails a test."""
         if isinstance(node, ast.Assert):
             return isinstance(node.test, ast.Constant) and not node.test.value
-        name = named(getattr(node, "exc", getattr(node, "value", None)))
-        return isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
+        value = getattr(node, "exc", getattr(node, "value", None))
+        name, of = named(value), getattr(getattr(getattr(value, "func", None), "value", None), "id", "self")
+        return isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or (
+            isinstance(node, ast.Expr) and name == "fail" and of in ("self", "cls", "pytest"))
 
     def caught(self, node):
         """Whether the tests may go on if an assertion does not hold: they may try again, for example."""
@@ -255,6 +281,8 @@ class Blind(Names):
         yes = holds == (op not in (ast.NotEq, ast.IsNot, ast.NotIn))
         form, how = ("(({}), ({}))", "equal") if ASKED[op] == "==" else ("(({}) %s ({}))" % ASKED[op], "truth")
         asked = (self.asks(left) or self.asks(right)) and self.put(place, [left, right], form, how, expected=[ask.answer(yes, "truth")])
+        if asked and ASKED[op] == "==" and any(calls(n, *READS) for side in (left, right) for v in self.stands(side) for n in ast.walk(v)):
+            self.golden.add(left)
         sides = {"==": ((right, left), (left, right)), "in": ((left, right),)}.get(ASKED[op], ()) if asked else ()
         fits = self.worded if ASKED[op] == "in" else self.built
         for side in [side for side, other in sides if self.asks(other) and all(map(fits, self.stands(side)))][:1]:
@@ -542,7 +570,7 @@ def main():
     sys.setrecursionlimit(10000)
     request = json.loads(sys.stdin.buffer.read())
     exec(request["ask"], ask.__dict__)
-    found = {"questions": [], "files": [], "canary": [], "broken": [], "unread": []}
+    found = {"questions": [], "stays": [], "files": [], "canary": [], "broken": [], "unread": []}
     for file in request["files"]:
         path, text = file["path"], file["text"]
         try:
@@ -556,6 +584,7 @@ def main():
             blind = f.blind()
             compile(blind, path, "exec", dont_inherit=True)
             found["questions"] += f.questions
+            found["stays"] += f.unasked()
         except Exception:  # a form that nobody thought of must not cost the other files theirs
             found["unread"].append(path)
             blind = text

@@ -204,6 +204,40 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// TestStays: which assertions a candidate can find, with what they expect.
+func TestStays(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		stays bool
+	}{
+		{"assert f(1) == 2 and f(2)\n", false},
+		{"assert f(1) == 2 or f(2)\n", true},
+		{"assert 1 < f(1) < 3\n", true},
+		{"with raises(ValueError):\n    f(1)\n", false},
+		{"with raises(ValueError) as e:\n    f(1)\n", true},
+		{"with self.assertWarns(UserWarning):\n    f(1)\n", true},
+		{"self.assertTrue(f(1), 'text')\n", false},
+		{"self.assertRegex(f(1), 'a+')\n", true},
+		{"from helpers import assert_f\nassert_f(1, 2)\n", true},
+		{"def assert_f(x, y):\n    assert f(x) == y\nassert_f(1, 2)\n", false},
+		{"if f(1) != 2:\n    raise AssertionError(f(1))\n", false},
+		{"if f(1) != 2 and g(1):\n    raise AssertionError\n", true},
+		{"if f(1) != 2:\n    print('wrong')\n    exit(1)\n", true},
+		{"if f(1) != 2:\n    print('wrong')\n    self.fail('wrong')\n", true},
+		{"job.fail(1)\nexit()\n", false},
+		{"try:\n    f(1)\nexcept ValueError:\n    raised = True\n", true},
+		{"try:\n    import f\nexcept ImportError:\n    f = None\n", false},
+		{"try:\n    f(1)\n    assert False\nexcept ValueError:\n    pass\n", false},
+		{"want = (HERE / 'golden').read_text()\nassert f(1) == want\n", true},
+		{"assert f(1).read() == 'text'\n", false},
+	} {
+		l := listed(t, c.text)
+		if len(l.Stays) > 0 != c.stays {
+			t.Errorf("%q: stays %v, text %q", c.text, l.Stays, l.Files[0].Text)
+		}
+	}
+}
+
 // TestNear: how far numbers may be apart, by the place of an argument or by its name.
 func TestNear(t *testing.T) {
 	for _, text := range []string{

@@ -52,19 +52,16 @@ type File struct {
 
 // A Question is an assertion that a blind file asks.
 type Question struct {
-	ID   int    `json:"id"` // from 1, in all files
-	Path string `json:"path"`
+	Place
+	ID int `json:"id"` // from 1, in all files
 	// Test names the function, "TestList::test_empty"; "" is the file's top level.
 	Test string `json:"test"`
-	Line int    `json:"line"` // of the assertion, from 1
 	// Expected are the answers that can be right; nil if only a reference solution tells.
 	Expected []string `json:"expected"`
 	// Raises are the names of the exceptions that can be right; nil for a question that has an answer.
 	Raises []string `json:"raises"`
 	// Near says how far numbers may be from the expected ones, absolutely and in proportion.
 	Near [2]float64 `json:"near"`
-	// Told are the lines, from 1, that say what is expected.
-	Told []int `json:"told"`
 	// Loose says that the order of the answers depends on the candidate.
 	Loose bool `json:"loose,omitempty"`
 	// Optional says that a right candidate may choose that the question is not asked.
@@ -76,6 +73,14 @@ type Question struct {
 	Found bool `json:"found,omitempty"`
 	// Weak says that the answer is yes: who says yes to everything is right.
 	Weak bool `json:"weak,omitempty"`
+}
+
+// A Place is where a test file has an assertion.
+type Place struct {
+	Path string `json:"path"`
+	Line int    `json:"line"` // from 1
+	// Told are the lines, from 1, that say what is expected.
+	Told []int `json:"told"`
 }
 
 // An Edit replaces the bytes of a file from Start up to End by New.
@@ -155,7 +160,9 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 type Listing struct {
 	// Questions are what the blind Files ask.
 	Questions []Question
-	Files     []File
+	// Stays are assertions that stay in the blind Files.
+	Stays []Place
+	Files []File
 	// Canary are insertions that together make every test fail at its end. A file without tests fails at its own end.
 	Canary []Edit
 	// Broken are the paths of files that do not compile.

@@ -215,7 +215,8 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 		{"", "{'a': 1, 'b': 2}", "OrderedDict(b=2, a=1.0)", "Counter('abb')", "Dict(a=1, b=2)"}, {"", "{}", "Counter()"}, {"", "[]", "()"}, {"", "set()"},
 		{"", "object()", "[object()]", "{1: object()}"}, {"", "'a' * 5000"}, {"", "'a' * 5001"}, {"", "'\\udc80'"},
 		{"close", "[1.5, 2.5]", "(1.5, 2.5)"}, {"close", "1e16"}, {"truth", "[0]", "1"},
-		{"equal", "(1, 2)", "(Wild('a'), 'b')", "('b', Wild('a'))"}, {"equal", "(1, True)", "(Wild('a'), 'a')", "(Wild(), [])"},
+		{"equal", "(1, 2)", "(Wild('a'), 'b')", "('b', Wild('a'))", "(Wild(), [])", "([Wild('a')], ['b'])"}, {"equal", "(1, True)", "(Wild('a'), 'a')", "(Box(1), (1,))", "(Number, Number)"},
+		{"solid", "{1: (2.5, 'a'), None: [Sly(1)]}", "[OrderedDict(), Decimal(1), Mapping]", "Number.ONE"}, {"solid", "[Box(1)]", "{1: (2, Box(1))}", "List()"},
 		{"in", "(iter(['x', 'ab']), (lambda: 'aa', lambda: 'ab'))", "('x ab', (lambda: 'aa', lambda: 'ab'))"},
 		{"==", "(1, (lambda: 1, lambda: 1 / 0))", "(Sly(1), (lambda: True, lambda: 2))"},
 		{"sorted", "['b', 'a', 1]", "(1, 'a', 'b')"}, {"list", "(7, 8)", "[7, 8]"},
@@ -303,6 +304,46 @@ func TestWrong(t *testing.T) {
 				got = append(got, [][]string{{"-"}, {"right", "wrong"}}[len(calibration.Asked(answers(c.candidate)))][len(calibration.Wrong(answers(c.candidate)))])
 			}
 			must.Equal(t, c.want, strings.Join(got, " "))
+		})
+	}
+}
+
+// TestUnasked: which assertions a candidate can find: those that stay, and questions whose answers show nothing.
+func TestUnasked(t *testing.T) {
+	place := func(line int) contrast.Place { return contrast.Place{Path: "t.py", Line: line} }
+	for _, c := range []struct {
+		name, one, other string // answers of the reference solution in two runs
+		hidden           bool
+	}{
+		{"asked", "1 0x1\n2 yes\n-2 yes", "1 0x1\n2 yes\n-2 yes", true},
+		{"not met", "1 0x1", "1 0x1", true},
+		{"an object", "1 0x1\n2 !TypeError", "1 0x1\n2 !TypeError", false},
+		{"another answer in each run", "1 0x1\n2 yes", "1 0x1\n2 no", false},
+		{"once in two runs", "1 0x1\n2 yes", "1 0x1", false},
+		{"the candidate's ==", "1 0x1\n2 yes\n-2 no", "1 0x1\n2 yes\n-2 no", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			listing := contrast.Listing{Questions: []contrast.Question{{ID: 1, Place: place(1), Expected: []string{"0x1"}}, {ID: 2, Place: place(2), Expected: []string{"yes"}, Weak: true}}}
+			for _, stays := range []bool{false, true} {
+				if stays {
+					listing.Stays = []contrast.Place{place(3)}
+				}
+				calibration := contrast.Calibration{Listing: listing, Reference: true}
+				calibration.Learn(contrast.ParseAnswers(c.one), contrast.ParseAnswers(c.other))
+				if hidden := c.hidden && !stays; calibration.Hidden() != hidden {
+					t.Errorf("unasked %v", calibration.Unasked)
+				}
+				var want []string
+				if stays {
+					want = append(want, "t.py:3")
+				}
+				if !c.hidden {
+					want = append(want, "t.py:2")
+				}
+				sum, _ := calibration.Judge(nil)
+				must.Equal(t, want, sum.Places)
+				must.Equal(t, len(want), sum.Unasked)
+			}
 		})
 	}
 }

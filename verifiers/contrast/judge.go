@@ -1,6 +1,7 @@
 package contrast
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -19,8 +20,10 @@ type Summary struct {
 	// Asked counts the questions, Wrong those that the candidate did not answer as it had to.
 	Asked int `json:"asked"`
 	Wrong int `json:"wrong"`
-	// Unread are files that sbench cannot read and so did not change.
-	Unread []string `json:"unread,omitempty"`
+	// Unasked counts the hidden assertions of which a candidate can find what they expect.
+	Unasked int `json:"unasked,omitempty"`
+	// Places says where these are, and names files that sbench cannot read and so did not change.
+	Places []string `json:"-"`
 }
 
 // An Effort says whether a candidate's pass is checked by more runs. The zero Effort means Full.
@@ -75,6 +78,8 @@ type Calibration struct {
 	Reference bool `json:"reference"`
 	// Want are the answers of the reference solution that a candidate has to give, too.
 	Want map[int]Want `json:"want,omitempty"`
+	// Unasked are the assertions that stay, and those that the reference solution meets and whose answer does not count.
+	Unasked []Place `json:"unasked,omitempty"`
 	// Reached are questions that every candidate is asked, if there is no reference.
 	Reached []int `json:"reached,omitempty"`
 	// Seen says that authors of candidates can read all that the tests expect.
@@ -93,30 +98,40 @@ type Want struct {
 	Sorted  bool     `json:"sorted,omitempty"`
 }
 
-// Learn sets Want by the answers that the reference solution gave in two runs: those to questions that are answered
-// in both runs alike, and as the tests expect where that is known. If all are weak, Want is nil.
+// Learn sets Want and Unasked by the answers that the reference solution gave in two runs. If all that count are weak, Want is nil.
 func (c *Calibration) Learn(one, other Answers) {
-	c.Want = map[int]Want{}
+	c.Want, c.Unasked = map[int]Want{}, c.Stays
 	weak := true
 	for _, q := range c.Questions {
-		w := Want{Answers: distinct(one[q.ID])}
-		if again := distinct(other[q.ID]); q.Loose || !slices.Equal(w.Answers, again) {
-			w.Answers, again, w.Sorted = slices.Sorted(slices.Values(w.Answers)), slices.Sorted(slices.Values(again)), true
-			if !slices.Equal(w.Answers, again) {
-				continue
-			}
-		}
-		known := func(answer string) bool {
-			return !strings.HasPrefix(answer, "!") && (q.Expected == nil && len(q.Raises) == 0 || q.expects(answer))
-		}
-		if len(w.Answers) > 0 && !slices.ContainsFunc(w.Answers, func(a string) bool { return !known(a) }) {
+		w, counts := q.want(one[q.ID], other[q.ID])
+		if counts {
 			c.Want[q.ID] = w
 			weak = weak && q.Weak
+		}
+		met := len(one[q.ID])+len(other[q.ID]) > 0
+		if met && (!counts || slices.Contains(one[-q.ID], "no")) { // no: a class of the candidate says what is equal
+			c.Unasked = append(c.Unasked, q.Place)
 		}
 	}
 	if weak {
 		c.Want = nil
 	}
+}
+
+// want returns what has to be answered, by the answers of the reference solution in two runs. They count if both runs
+// answered alike, and as the tests expect where that is known.
+func (q Question) want(one, other []string) (w Want, counts bool) {
+	w.Answers = distinct(one)
+	if again := distinct(other); q.Loose || !slices.Equal(w.Answers, again) {
+		w.Answers, again, w.Sorted = slices.Sorted(slices.Values(w.Answers)), slices.Sorted(slices.Values(again)), true
+		if !slices.Equal(w.Answers, again) {
+			return w, false
+		}
+	}
+	known := func(answer string) bool {
+		return !strings.HasPrefix(answer, "!") && (q.Expected == nil && len(q.Raises) == 0 || q.expects(answer))
+	}
+	return w, len(w.Answers) > 0 && !slices.ContainsFunc(w.Answers, func(a string) bool { return !known(a) })
 }
 
 // distinct returns the answers or, if all are the same, one: a loop over a candidate's answer may run any number of times.
@@ -178,6 +193,24 @@ func (c Calibration) Wrong(answers Answers) []Question {
 		alike := func(one, other string) bool { return q.equal(one, other, 2) } // each is as far from the right one as may be
 		return slices.EqualFunc(want.Answers, given, alike) && (q.Expected == nil || !unexpected) || q.Optional && len(given) == 0
 	})
+}
+
+// Judge returns what a record says about a candidate's answers, and the questions of [Calibration.Wrong].
+func (c Calibration) Judge(answers Answers) (sum Summary, wrong []Question) {
+	wrong = c.Wrong(answers)
+	sum = Summary{State: Calibrated, Asked: len(c.Asked(answers)), Wrong: len(wrong), Unasked: len(c.Unasked), Places: slices.Clone(c.Unread)}
+	if !c.Reference {
+		sum.State = Uncalibrated
+	}
+	for _, p := range c.Unasked {
+		sum.Places = append(sum.Places, fmt.Sprintf("%s:%d", p.Path, p.Line))
+	}
+	return sum, wrong
+}
+
+// Hidden reports whether blind tests hide all that the tests expect of a candidate.
+func (c Calibration) Hidden() bool {
+	return len(c.Want) > 0 && !c.Seen && len(c.Unasked)+len(c.Unread) == 0
 }
 
 // numbers matches a number as ask notes those that need not be equal.

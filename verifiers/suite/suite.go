@@ -145,7 +145,7 @@ func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 			return verifiers.Verdict{}, err
 		}
 	}
-	sum := contrast.Summary{State: contrast.None, Unread: c.Unread}
+	sum := contrast.Summary{State: contrast.None, Places: c.Unread}
 	switch {
 	case c.CannotFail:
 		return s.cannotFail(v, sum, c), nil
@@ -239,8 +239,7 @@ func (s Suite) each(ctx context.Context, what string, n int, run func(ctx contex
 
 // contrasted returns the verdict on a candidate that passed, by its answers.
 func (s Suite) contrasted(v verifiers.Verdict, c contrast.Calibration, blind Ended) verifiers.Verdict {
-	wrong := c.Wrong(blind.Answers)
-	sum := contrast.Summary{State: contrast.Calibrated, Asked: len(c.Want), Wrong: len(wrong), Unread: c.Unread}
+	sum, wrong := c.Judge(blind.Answers)
 	if len(wrong) > 0 || !blind.Success() {
 		v = refuse(v, contrast.Reason, "the candidate passes the tests, but not when they do not say what they expect", sum)
 		if blind.Success() {
@@ -255,8 +254,8 @@ func (s Suite) contrasted(v verifiers.Verdict, c contrast.Calibration, blind End
 		}
 		return v
 	}
-	if v.Assurance, v.Contrast = verifiers.Contrasted, &sum; c.Seen {
-		v.Assurance = verifiers.Executed
+	if v.Assurance, v.Contrast = verifiers.Executed, &sum; c.Hidden() {
+		v.Assurance = verifiers.Contrasted
 	}
 	return v
 }
@@ -287,19 +286,18 @@ func refuse(pass verifiers.Verdict, reason, message string, sum contrast.Summary
 // The candidate fails if all answers are wrong, or if it skips what the unsolved task is asked. If some answers are wrong,
 // the pass is doubtful.
 func (s Suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration, blind Ended) verifiers.Verdict {
-	asked, wrong := c.Asked(blind.Answers), c.Wrong(blind.Answers)
+	judged, _ := c.Judge(blind.Answers)
 	skips := slices.ContainsFunc(c.Reached, func(id int) bool { return len(blind.Answers[id]) == 0 })
-	if len(asked) == 0 && !skips {
+	if judged.Asked == 0 && !skips {
 		return s.executed(v, sum, "failed")
 	}
-	sum.State, sum.Asked, sum.Wrong = contrast.Uncalibrated, len(asked), len(wrong)
-	switch {
+	switch sum = judged; {
 	case skips:
 		return refuse(v, contrast.Reason, "the candidate skips tests that run without a solution", sum)
-	case len(wrong) == len(asked):
+	case sum.Wrong == sum.Asked:
 		return refuse(v, contrast.Reason, "the candidate passes the tests, but answers everything otherwise when they do not say what they expect", sum)
 	}
-	if v = s.executed(v, sum, "failed"); len(wrong) > 0 {
+	if v = s.executed(v, sum, "failed"); sum.Wrong > 0 {
 		v = v.With(verifiers.Doubtful, true)
 	}
 	return v
@@ -447,7 +445,8 @@ func (s Suite) reference(ctx context.Context, c contrast.Calibration, blind Ende
 func (s Suite) learned(ctx context.Context, c contrast.Calibration, ends [2]Ended) (contrast.Calibration, error) {
 	c.Reference = true
 	c.Learn(ends[0].Answers, ends[1].Answers)
-	c.Seen = !slices.ContainsFunc(c.Asked(nil), func(q contrast.Question) bool { return !s.seen(q) })
+	c.Seen = !slices.ContainsFunc(c.Asked(nil), func(q contrast.Question) bool { return !s.seen(q.Place) })
+	c.Unasked = slices.DeleteFunc(c.Unasked, s.seen)
 	unsolved, err := s.Command.Run(ctx, Unsolved, s.blind(c))
 	if err == nil && len(c.Wrong(unsolved.Answers)) == 0 {
 		c.Want = nil
@@ -458,10 +457,10 @@ func (s Suite) learned(ctx context.Context, c contrast.Calibration, ends [2]Ende
 	return c, err
 }
 
-// seen reports whether authors of candidates can read all lines that say what a question expects.
-func (s Suite) seen(q contrast.Question) bool {
-	lines := strings.Split(s.Files[slices.IndexFunc(s.Files, func(f contrast.File) bool { return f.Path == q.Path })].Text, "\n")
-	return !slices.ContainsFunc(q.Told, func(n int) bool {
+// seen reports whether authors of candidates can read all lines that say what an assertion expects.
+func (s Suite) seen(p contrast.Place) bool {
+	lines := strings.Split(s.Files[slices.IndexFunc(s.Files, func(f contrast.File) bool { return f.Path == p.Path })].Text, "\n")
+	return !slices.ContainsFunc(p.Told, func(n int) bool {
 		return !slices.ContainsFunc(s.Seen, func(seen string) bool { return strings.Contains("\n"+seen+"\n", "\n"+lines[n-1]+"\n") })
 	})
 }
