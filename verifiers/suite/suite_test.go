@@ -108,7 +108,9 @@ func TestRuns(t *testing.T) {
 		{"seen in part", func(s *suite.Suite, _ *command) { s.Seen = []string{"WANT = 18\n"} }, runs{2, 3, 1, 2}, "contrasted"},
 		{"the unsolved task answers right", func(_ *suite.Suite, c *command) { c.unsolved = right }, runs{3, 3, 1, 2}, "executed"},
 		{"a question that fails", func(_ *suite.Suite, c *command) { c.fails = "_sbench_ask(1, " }, runs{3, 5, 1, 2}, "executed"},
-		{"a question that fails, of which agents know", func(s *suite.Suite, c *command) { s.Seen, c.fails = []string{"    assert one() == 17\n"}, "_sbench_ask(1, " }, runs{3, 5, 1, 2}, "contrasted"},
+		{"a question that fails, of which agents know", func(s *suite.Suite, c *command) {
+			s.Seen, c.fails = []string{"    assert one() == 17\n"}, "_sbench_ask(1, "
+		}, runs{3, 5, 1, 2}, "contrasted"},
 		{"a value that is missed", func(_ *suite.Suite, c *command) { c.fails = "= None" }, runs{3, 7, 1, 2}, "executed"},
 		{"no blind tests that pass", func(_ *suite.Suite, c *command) { c.fails = "def test" }, runs{3, 7, 0, 2}, "executed"},
 		{"cannot fail", func(_ *suite.Suite, c *command) { c.always = true }, runs{2, 3, 1, 2}, suite.CannotFail},
