@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -238,8 +237,7 @@ func (c *codeCheck) calibrate(ctx context.Context, solution string) (contrast.Ca
 	return contrast.Calibration{}, contrast.ErrReference
 }
 
-// contrast makes the tests blind, and learns the answers of a reference solution. Questions at which blind tests fail stay
-// assertions. If blind tests fail elsewhere, what is expected outside of assertions stays, too.
+// contrast makes the tests blind, and learns the answers of a reference solution that passes them.
 func (c *codeCheck) contrast(ctx context.Context, solution string) (calibration contrast.Calibration, err error) {
 	if solution != "" {
 		if passed, _, err := c.try(ctx, codeTry{code: solution}); err != nil || !passed {
@@ -249,30 +247,19 @@ func (c *codeCheck) contrast(ctx context.Context, solution string) (calibration 
 			return calibration, cmp.Or(err, errAlwaysPasses)
 		}
 	}
-	options := contrast.Options{Names: declared("def|class", c.eval.Prompt, c.eval.StarterCode, solution), Bare: solution == ""}
-	for range 4 {
-		calibration, err = c.list(ctx, options)
-		calibration.Repair = c.repair
-		if calibration.Reference = solution != ""; err != nil || !calibration.Reference || len(calibration.Questions) == 0 {
+	calibration, err = c.list(ctx, contrast.Options{Names: declared("def|class", c.eval.Prompt, c.eval.StarterCode, solution), Bare: solution == ""})
+	calibration.Repair = c.repair
+	if calibration.Reference = solution != ""; err != nil || !calibration.Reference || len(calibration.Questions) == 0 {
+		return calibration, err
+	}
+	var ends [2]codeEnd
+	for i := range ends {
+		if ends[i], err = c.end(ctx, codeTry{code: solution, blind: calibration.Files[0].Text}); err != nil {
 			return calibration, err
 		}
-		var ends [2]codeEnd
-		for i := range ends {
-			if ends[i], err = c.end(ctx, codeTry{code: solution, blind: calibration.Files[0].Text}); err != nil {
-				return calibration, err
-			}
-		}
-		if ends[0].Status == verifiers.Passed && ends[1].Status == verifiers.Passed {
-			calibration.Learn(ends[0].answers, ends[1].answers)
-			return calibration, nil
-		}
-		known := len(options.Without)
-		for _, q := range calibration.Questions {
-			if slices.ContainsFunc(slices.Concat(ends[0].failures...), func(line int) bool { return calibration.Line(q) == line }) {
-				options.Without = append(options.Without, q.ID)
-			}
-		}
-		options.Bare = options.Bare || len(options.Without) == known
+	}
+	if ends[0].Status == verifiers.Passed && ends[1].Status == verifiers.Passed {
+		calibration.Learn(ends[0].answers, ends[1].answers)
 	}
 	return calibration, nil
 }
@@ -314,8 +301,7 @@ func (c *codeCheck) tests() contrast.File {
 // codeEnd is how a run ended.
 type codeEnd struct {
 	verifiers.Verdict
-	failures [][]int // the lines of the tests in the traceback of each failure
-	answers  contrast.Answers
+	answers contrast.Answers
 }
 
 // try makes a run, and reports whether it passed. The error is errRefused as for end.
@@ -334,7 +320,7 @@ func (c *codeCheck) end(ctx context.Context, t codeTry) (end codeEnd, err error)
 	answers, result, _ := strings.Cut(run.Result, token)
 	run.Result = token + result
 	end.answers = contrast.ParseAnswers(answers)
-	end.Verdict, end.failures, err = codeVerdict(run, token, t.code)
+	end.Verdict, err = codeVerdict(run, token, t.code)
 	if err != nil && t.foreign && !t.sealed { // a forged report: the tests have been loaded before
 		end.Verdict, err = verifiers.Fail("tests_not_finished", "the process reported a false result of the tests"), nil
 	}
@@ -385,53 +371,44 @@ func declared(keyword string, texts ...string) []string {
 	return names
 }
 
-// codeVerdict judges how a run of code ended, and returns for each failure the lines of the tests in
-// its traceback; 0 stands for code of the candidate.
-func codeVerdict(run pool.Result, token, code string) (v verifiers.Verdict, failures [][]int, err error) {
+// codeVerdict judges how a run of code ended.
+func codeVerdict(run pool.Result, token, code string) (verifiers.Verdict, error) {
 	switch {
 	case run.End == "timeout":
-		return verifiers.Fail("verifier_timeout", ""), nil, nil
+		return verifiers.Fail("verifier_timeout", ""), nil
 	case run.Limit == runtime.OutOfMemory:
-		return verifiers.Fail("verifier_out_of_memory", "the process ran out of memory"), nil, nil
+		return verifiers.Fail("verifier_out_of_memory", "the process ran out of memory"), nil
 	case run.Limit == runtime.PidsLimit:
-		return verifiers.Fail("verifier_pids_limit", "the process ran out of processes"), nil, nil
+		return verifiers.Fail("verifier_pids_limit", "the process ran out of processes"), nil
 	}
 	rest, ok := strings.CutPrefix(run.Result, token+" ")
 	if !ok || strings.Contains(rest, token) {
-		return verifiers.Fail("tests_not_finished", fmt.Sprintf("the process ended before the tests did (%s)", run.End)), nil, nil
+		return verifiers.Fail("tests_not_finished", fmt.Sprintf("the process ended before the tests did (%s)", run.End)), nil
 	}
 	word, where, _ := strings.Cut(rest, " ")
-	for part := range strings.SplitSeq(where, ";") {
-		var lines []int
-		for l := range strings.SplitSeq(part, ",") {
-			if n, err := strconv.Atoi(l); err == nil {
-				lines = append(lines, n)
-			}
-		}
-		failures = append(failures, lines)
-	}
 	switch word {
 	case "passed":
-		return verifiers.Pass(), nil, nil
+		return verifiers.Pass(), nil
 	case "unsure": // the tests may have used a helper that the candidate has replaced
 		v := verifiers.Pass()
 		v.Assurance = verifiers.Executed
-		return v, nil, nil
+		return v, nil
 	case "failed":
-		return verifiers.Fail("tests_failed", "an assertion of the tests does not hold"), failures, nil
+		return verifiers.Fail("tests_failed", "an assertion of the tests does not hold"), nil
 	case "raised":
-		return verifiers.Fail("tests_raised", "an exception ended the tests"), failures, nil
+		return verifiers.Fail("tests_raised", "an exception ended the tests"), nil
 	case "unloaded":
-		return verifiers.Fail("candidate_not_loaded", "the candidate raised an exception when it was loaded"), nil, nil
+		return verifiers.Fail("candidate_not_loaded", "the candidate raised an exception when it was loaded"), nil
 	case "ended":
-		return verifiers.Fail("tests_ended", "the candidate ended the tests, or its process gave no valid answer"), nil, nil
+		return verifiers.Fail("tests_ended", "the candidate ended the tests, or its process gave no valid answer"), nil
 	case "malformed":
-		n := slices.Max(append(failures[0], 1))
-		return verifiers.Fail("candidate_not_python", fmt.Sprintf("the candidate is no Python: SyntaxError at line %d: %q", n, line(code, n))), nil, nil
+		n, _ := strconv.Atoi(where)
+		n = max(n, 1)
+		return verifiers.Fail("candidate_not_python", fmt.Sprintf("the candidate is no Python: SyntaxError at line %d: %q", n, line(code, n))), nil
 	case "broken":
-		return verifiers.Verdict{}, nil, contrast.ErrTests
+		return verifiers.Verdict{}, contrast.ErrTests
 	case "refused":
-		return verifiers.Verdict{}, nil, errRefused
+		return verifiers.Verdict{}, errRefused
 	}
-	return verifiers.Fail("tests_not_finished", "the process reported no result"), nil, nil
+	return verifiers.Fail("tests_not_finished", "the process reported no result"), nil
 }

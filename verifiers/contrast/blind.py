@@ -2,8 +2,7 @@
 
 It reads a request as JSON: "files", each with "path" and "text"; "ask", the text of ask.py; "answers", the file that answers
 are noted in, or "" if the tests are run with ask.py; "names", which belong to the candidate though they are built-in;
-"selects", the command, whose rows of tables stay; "without", the numbers of questions that stay assertions; and "bare", if
-only assertions are changed. In a blind file, ask(number, answer) stands in the place of an assertion that is a question.
+"selects", the command, whose rows of tables stay; and "bare", if only assertions are changed. In a blind file, ask(number, answer) stands in the place of an assertion that is a question.
 Unless bare, a neutral value (a "blank") is in the place of what it expected, where that stands elsewhere, tests and their
 variables have neutral names, and comments and docstrings are gone.
 
@@ -71,8 +70,9 @@ class Blind(Names):
         super().__init__(text, request)
         self.path, self.first = path, first
         self.tokens = list(tokenize.tokenize(io.BytesIO(self.data).readline))
-        self.questions, self.edits, self.stays = [], [], set()
-        self.renamed = {} if request["bare"] else self.words()
+        self.questions, self.edits = [], []
+        if not request["bare"]:
+            self.words()
         self.settled = set()  # statements that assert nothing but what is asked
         self.golden = set()  # what is compared with a file
         self.hidden = []  # what to hide among decoys: its side, question, edits, whether it has to hold, how it compares, whether on the left
@@ -97,11 +97,8 @@ class Blind(Names):
 
     def unasked(self):
         """Assertions that stay as they are, or whose expectation stays where a candidate can find it."""
-        places = [(n.lineno, [n.lineno]) for n in self.walked if n in self.golden or (
+        return [{"path": self.path, "line": n.lineno, "told": [n.lineno]} for n in self.walked if n in self.golden or (
             self.asserts(n) and n not in self.gone and not self.settled.intersection(self.above(n)))]
-        if self.request["bare"]:
-            places += [(question["line"], question["told"]) for question, literals in self.told if not self.gone.issuperset(literals)]
-        return [{"path": self.path, "line": line, "told": told} for line, told in places]
 
     def asserts(self, node):
         """Whether a node fails a test, or says that it expects an exception."""
@@ -399,22 +396,15 @@ class Blind(Names):
             return False
         return self.own(side) and not self.own(other) and self.put(place, [other], how=how, expected=None, near=near)
 
-    def question(self, at, whole, expected, near=(0, 0), told=(), loose=False, raises=()):
-        """Note a question that is asked where at stands, and return its number; 0 if whole is to stay an assertion. told are
-        the literals that it expects, and it is loose if the candidate has a say in which of them.
-        There is one question of an expression, so that others keep their numbers."""
-        if whole in self.stays:
-            return 0
+    def question(self, at, expected, near=(0, 0), told=(), loose=False, raises=()):
+        """Note a question that is asked where at stands, and return its number. told are the literals that it expects, and it
+        is loose if the candidate has a say in which of them."""
         number = self.first + len(self.questions)
         statement = next(n for n in self.above(at) if isinstance(n, ast.stmt))
-        names = [self.renamed.get(n.name, n.name) for n in self.above(self.function(at)) if isinstance(n, FUNCTIONS + (ast.ClassDef,))]
         self.questions.append({
-            "id": number, "path": self.path, "test": "::".join(names[::-1]), "line": statement.lineno,
+            "id": number, "path": self.path, "line": statement.lineno,
             "told": sorted({n.lineno for n in told or [statement] if n in self.parents}), "expected": expected, "near": near, "raises": raises,
             "weak": expected in (["yes"], ["returned"]), "loose": loose, "optional": self.optional(at), "looped": self.looped(at)})
-        if number in self.request["without"]:
-            self.stays.add(whole)
-            return 0
         self.told.append((self.questions[-1], told))
         return number
 
@@ -437,7 +427,7 @@ class Blind(Names):
         """Let a question stand in a place. Its answer has a form, in which parts of the file stand for the braces: nodes, or
         where they begin and end; how says what counts of it. Return whether the question is asked."""
         (whole, holds), nodes = place, [part for part in parts if isinstance(part, ast.AST)]
-        number = 0 if any(isinstance(n, ast.Starred) for n in nodes) else self.question(nodes[0], whole, **question)
+        number = 0 if any(isinstance(n, ast.Starred) for n in nodes) else self.question(nodes[0], **question)
         if number:
             before = "assert " if isinstance(whole, ast.stmt) else "" if holds else "not "
             asked = "%s%s(%d, %s%s)" % (before, ASK, number, form, ", %r" % how if how else "")
@@ -496,7 +486,7 @@ class Blind(Names):
     def words(self):
         """Neutral names for tests, and for variables that nothing else can name: a word like "invalid" tells what is expected."""
         if " -k" in self.request["selects"]:
-            return {}
+            return
         places, used = self.places(), {n.id for n in self.walked if isinstance(n, ast.Name)}
         stored = {n.id for n in self.walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and not n.id.startswith(("_", "pytest", "collect"))}
         if not self.request["answers"] or used & {"locals", "vars", "globals", "eval", "exec", "dir"}:
@@ -508,7 +498,6 @@ class Blind(Names):
         for name, new in renamed.items():
             for at in places[name]:
                 self.edit(at, at + len(name.encode()), new)
-        return renamed
 
     def strings(self):
         """Leave out what only people read: docstrings and comments."""

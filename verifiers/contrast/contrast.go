@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/securebench/sbench/runtime"
@@ -54,8 +53,6 @@ type File struct {
 type Question struct {
 	Place
 	ID int `json:"id"` // from 1, in all files
-	// Test names the function, "TestList::test_empty"; "" is the file's top level.
-	Test string `json:"test"`
 	// Expected are the answers that can be right; nil if only a reference solution tells.
 	Expected []string `json:"expected"`
 	// Raises are the names of the exceptions that can be right; nil for a question that has an answer.
@@ -96,7 +93,6 @@ type Options struct {
 	Names   []string // that belong to the candidate even if they are built-in
 	Selects string   // the tests' command: rows of tables that it names by their values stay
 	Answers string   // the file to which blind tests append answers; "" if the process that runs them declares Ask
-	Without []int    // questions that stay assertions
 	Bare    bool     // what is expected stays where it stands outside of assertions
 }
 
@@ -171,21 +167,10 @@ type Listing struct {
 	Unread []string
 }
 
-// Line returns the line, from 1, at which a blind file asks a question; 0 if it is no question there.
-func (l Listing) Line(q Question) int {
-	for _, f := range l.Files {
-		if at := strings.Index(f.Text, fmt.Sprintf("_sbench_ask(%d, ", q.ID)); at >= 0 {
-			return 1 + strings.Count(f.Text[:at], "\n")
-		}
-	}
-	return 0
-}
-
 // List makes files blind with the help of python. A file that does not compile is listed in Broken and is not an error.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
-	without := append([]int{}, o.Without...)
 	request, err := json.Marshal(map[string]any{
-		"files": files, "ask": Ask, "answers": o.Answers, "names": o.Names, "selects": o.Selects, "without": without, "bare": o.Bare,
+		"files": files, "ask": Ask, "answers": o.Answers, "names": o.Names, "selects": o.Selects, "bare": o.Bare,
 	})
 	if err != nil {
 		return Listing{}, err

@@ -103,7 +103,7 @@ func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 		return s.executed(v, sum, "none"), err
 	}
 	listed := map[bool]string{true: "listed", false: "listed without a reference"}[s.Reference]
-	c, err := s.Input.Calibrations.Get(ctx, s.storeKey(listed), func() (contrast.Calibration, error) { return s.list(ctx, contrast.Options{Bare: !s.Reference}) })
+	c, err := s.Input.Calibrations.Get(ctx, s.storeKey(listed), func() (contrast.Calibration, error) { return s.list(ctx) })
 	limit := errors.Is(err, contrast.ErrLimit)
 	if err != nil && !limit {
 		return verifiers.Verdict{}, err
@@ -138,12 +138,8 @@ func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 			return verifiers.Fault("reference_fails", ErrReference.Error()), nil
 		case err != nil:
 			return verifiers.Verdict{}, err
-		case len(calibrated.Want) > 0 && !slices.Equal(calibrated.Files, c.Files):
-			blind, err = s.answers(ctx, calibrated)
 		}
-		if c = calibrated; err != nil {
-			return verifiers.Verdict{}, err
-		}
+		c = calibrated
 	}
 	sum := contrast.Summary{State: contrast.None, Places: c.Unread}
 	switch {
@@ -156,12 +152,12 @@ func (s Suite) Judge(ctx context.Context) (verifiers.Verdict, error) {
 }
 
 // list makes the tests blind. Without a reference, it notes what the unsolved task is asked.
-func (s Suite) list(ctx context.Context, o contrast.Options) (c contrast.Calibration, err error) {
+func (s Suite) list(ctx context.Context) (c contrast.Calibration, err error) {
 	python := slices.DeleteFunc(slices.Concat(s.Files, s.Others), func(f contrast.File) bool { return !IsPython(f) })
 	if len(python) == 0 {
 		return c, nil
 	}
-	o.Answers, o.Selects = AnswersMount, strings.ReplaceAll(s.Selects, `\`, "")
+	o := contrast.Options{Answers: AnswersMount, Selects: strings.ReplaceAll(s.Selects, `\`, ""), Bare: !s.Reference}
 	c.Listing, err = contrast.List(ctx, contrast.InSandbox(s.Engine, s.Input.Sandbox("listing")), python, o)
 	if errors.Is(err, contrast.ErrPython) {
 		return c, nil
@@ -375,40 +371,19 @@ func (s Suite) calibration(ctx context.Context, listed *contrast.Calibration, bl
 	})
 }
 
-// calibrate finds out what the reference answers to blind tests or, if it does not pass them, whether the canary fails.
-// blind is the candidate's run. If blind tests fail, the questions of the tests that failed stay assertions. If blind tests
-// still fail, what is expected outside of assertions stays, too.
+// calibrate finds out what the reference answers to blind tests, if it passes them, and whether the canary fails. blind is
+// the candidate's run.
 func (s Suite) calibrate(ctx context.Context, c contrast.Calibration, blind Ended) (contrast.Calibration, error) {
-	var without []int
-	for try := range 3 {
-		if try > 0 {
-			var err error
-			if c, err = s.list(ctx, contrast.Options{Without: without, Bare: try > 1}); err != nil {
-				return c, err
-			}
-			blind = Ended{}
-		}
-		if len(c.Questions) == 0 || len(s.Files) == 0 || s.Input.Left != nil {
-			break
-		}
+	c.Reference = true
+	if len(c.Questions) > 0 && len(s.Files) > 0 && s.Input.Left == nil {
 		ends, err := s.reference(ctx, c, blind)
-		switch {
-		case err != nil:
-			return c, err
-		case ends[0].Success() && ends[1].Success():
-			if c, err = s.learned(ctx, c, ends); err != nil {
-				return c, err
-			}
-			return s.fallible(ctx, c)
+		if err == nil && ends[0].Success() && ends[1].Success() {
+			c, err = s.learned(ctx, c, ends)
 		}
-		failed := failureLinesOf(ends[0].Exit)
-		for _, q := range c.Questions {
-			if failed.name(q) || !strings.Contains(q.Test, "test") {
-				without = append(without, q.ID)
-			}
+		if err != nil {
+			return c, err
 		}
 	}
-	c.Reference = true
 	return s.fallible(ctx, c)
 }
 
@@ -443,7 +418,6 @@ func (s Suite) reference(ctx context.Context, c contrast.Calibration, blind Ende
 // learned returns the calibration by two runs of the reference. If the unsolved task answers as the reference does, the
 // answers show nothing.
 func (s Suite) learned(ctx context.Context, c contrast.Calibration, ends [2]Ended) (contrast.Calibration, error) {
-	c.Reference = true
 	c.Learn(ends[0].Answers, ends[1].Answers)
 	c.Seen = !slices.ContainsFunc(c.Asked(nil), func(q contrast.Question) bool { return !s.seen(q.Place) })
 	c.Unasked = slices.DeleteFunc(c.Unasked, s.seen)

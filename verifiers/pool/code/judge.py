@@ -1,8 +1,7 @@
 """Runs a candidate's tests: the candidate is in a process of its own, or beside them.
 
 In its own process it is sealed: see far.py. Beside them, candidate and tests share one namespace, as data sets run
-them. The report is the request's token, a word, and the lines of the tests at which they failed: "7,12;9" is two
-failures, the first of them on line 12, called from line 7; 0 stands for code of the candidate.
+them. The report is the request's token, a word and, for a candidate that is no Python, the line of the error.
 """
 
 import __future__
@@ -240,25 +239,13 @@ def load(source, nodes, space):
     return "unloaded", name
 
 
-def lines(tb):
-    """The lines of the tests in a traceback, and 0 for code of the candidate."""
-    found = []
-    while tb is not None:
-        name = tb.tb_frame.f_code.co_filename
-        if name == TESTS or name == CANDIDATE and found[-1:] != ["0"]:
-            found.append(str(tb.tb_lineno) if name == TESTS else "0")
-        tb = tb.tb_next
-    return ",".join(found)
-
-
-def record(failures, judged):
-    """Note what the tests of unittest fail at. judged gets each error."""
+def record(failures):
+    """Call failures with each error that the tests of unittest fail with."""
     def noting(method):
         def note(self, *args):
             error = args[-1]
             if error is not None:  # as of a subtest that passes
-                judged(error[1])
-                failures.append(lines(error[2]))
+                failures(error[1])
             return method(self, *args)
         return note
 
@@ -324,10 +311,10 @@ def judge(requests, report, channel=None):
     write, leave, show, caught = posix.write, posix._exit, traceback.print_exception, sys.exc_info
     ask = {"write": lambda line: write(report, line)}
     request = json.loads(requests.pop())
-    failures, token, peer = [], request["token"], None
+    token, word, peer = request["token"], "passed", None
 
     def end(word, where="", error=None):
-        write(report, ("%s %s %s" % (token, word, ";".join(failures) or where)).encode())
+        write(report, ("%s %s %s" % (token, word, where)).encode())
         if error is not None:
             show(*error)
         for stream in (sys.stdout, sys.stderr):
@@ -342,6 +329,11 @@ def judge(requests, report, channel=None):
         if peer and (apart or isinstance(error, TypeError) and peer.handles or unread()):
             peer.refuse(type(error).__name__)
 
+    def failed(error):
+        nonlocal word
+        judged(error)
+        word = "failed"
+
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     space = main.__dict__
     sys.argv[:] = [TESTS]
@@ -354,8 +346,7 @@ def judge(requests, report, channel=None):
         end("broken", error=caught())
     ours = imported(request["given"], request["solution"]) + ours
     define(ours, space)
-    record(failures, judged)
-    word = "passed"
+    record(failed)
     if channel is not None:
         if unsure(request["given"], ours, body, request["solution"]):
             word = "unsure"
@@ -378,9 +369,9 @@ def judge(requests, report, channel=None):
         exec(after, space)
     except SystemExit:
         error = caught()
-        end("failed" if left_by_tests(error[2]) else "ended", lines(error[2]), error)
+        end("failed" if left_by_tests(error[2]) else "ended", error=error)
     except BaseException as e:
         error = caught()
         judged(e)
-        end("failed" if isinstance(e, AssertionError) else "raised", lines(error[2]), error)
-    end("failed" if failures else word)
+        end("failed" if isinstance(e, AssertionError) else "raised", error=error)
+    end(word)
