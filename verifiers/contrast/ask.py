@@ -72,7 +72,8 @@ def solid(value):
         return all(map(solid, [*value, *value.values()]))
     if kind in (list, tuple, set, frozenset):
         return all(map(solid, value))
-    return isinstance(value, (str, bytes, bytearray, numbers.Number)) or kind.__module__.partition(".")[0] in STANDARD
+    known = isinstance(value, (str, bytes, bytearray, numbers.Number)) or kind.__module__.partition(".")[0] in STANDARD
+    return known or kind.__eq__ is object.__eq__ and kind.__ne__ is object.__ne__
 
 
 def equal(one, other):

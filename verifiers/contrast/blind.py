@@ -31,6 +31,7 @@ EQUAL = {"assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "Mu
 COMPARES = {**dict.fromkeys(EQUAL, ast.Eq), "assertNotEqual": ast.NotEq, "assertIs": ast.Is, "assertIsNot": ast.IsNot, "assertIn": ast.In,
             "assertNotIn": ast.NotIn, "assertLess": ast.Lt, "assertLessEqual": ast.LtE, "assertGreater": ast.Gt, "assertGreaterEqual": ast.GtE}
 TRUTHS = {"assertTrue": True, "assertFalse": False}
+KINDS = {"assertIsInstance": True, "assertNotIsInstance": False}
 RAISES = {"raises", "assertRaises", "assertRaisesRegex"}
 CALLED = {"assert_called_with": "call_args", "assert_called_once_with": "call_args_list", "assert_not_called": "call_count",
           "assert_called_once": "call_count", "assert_awaited_with": "await_args", "assert_awaited_once_with": "await_args_list"}
@@ -141,6 +142,8 @@ class Blind(Names):
             return self.equality(place, *args[:2], how=HOW[name], near=self.within(call) if HOW[name] == "close" else (0, 0))
         if name in COMPARES and len(args) > 1:
             return self.comparison(place, args[0], COMPARES[name], args[1], True)
+        if name in KINDS and len(args) > 1:
+            return self.asks(args[0]) and self.put(place, args[:2], "(isinstance({}, {}))", "truth", expected=[ask.answer(KINDS[name], "truth")])
         if name == "assertIsNone" and args and self.asks(args[0]):
             return self.put(place, args[:1], expected=[ask.plain(None)])
         if name in RAISES and len(args) > 1:

@@ -28,6 +28,7 @@ func TestSameWords(t *testing.T) {
 		{"unequal", "assert f(1) == g(1)\n", "assert f(1) != g(1)\n"},
 		{"denied twice", "assert not not f(1)\n", "assert not (not (not f(1)))\n"},
 		{"unittest", "self.assertTrue(f(1))\n", "self.assertFalse(f(1))\n"},
+		{"unittest, kinds", "self.assertIsInstance(f(1), int)\n", "self.assertNotIsInstance(f(1), int, 'text')\n"},
 		{"unittest with a message", "self.assertTrue(f(1), 'right')\n", "self.assertFalse(f(1), msg='wrong')\n"},
 		{"unittest, equality", "self.assertTrue(f(1) == g(1))\n", "self.assertFalse(f(1) == g(1))\n"},
 		{"unittest, denied", "self.assertTrue(f(1))\n", "self.assertTrue(not f(1))\n"},

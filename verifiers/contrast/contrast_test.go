@@ -197,6 +197,7 @@ class Edges(Set, Mapping):
     def __iter__(self): return iter([1, 2])
     def __contains__(self, key): return key in (1, 2)
     def __getitem__(self, key): return 0
+class Bare: pass
 class Wild(str):
     def __eq__(self, other): return True
 class Sly(int):
@@ -216,7 +217,7 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 		{"", "object()", "[object()]", "{1: object()}"}, {"", "'a' * 5000"}, {"", "'a' * 5001"}, {"", "'\\udc80'"},
 		{"close", "[1.5, 2.5]", "(1.5, 2.5)"}, {"close", "1e16"}, {"truth", "[0]", "1"},
 		{"equal", "(1, 2)", "(Wild('a'), 'b')", "('b', Wild('a'))", "(Wild(), [])", "([Wild('a')], ['b'])"}, {"equal", "(1, True)", "(Wild('a'), 'a')", "(Box(1), (1,))", "(Number, Number)"},
-		{"solid", "{1: (2.5, 'a'), None: [Sly(1)]}", "[OrderedDict(), Decimal(1), Mapping]", "Number.ONE"}, {"solid", "[Box(1)]", "{1: (2, Box(1))}", "List()"},
+		{"solid", "{1: (2.5, 'a'), None: [Sly(1)]}", "[OrderedDict(), Decimal(1), Mapping]", "Number.ONE", "Bare()"}, {"solid", "[Box(1)]", "{1: (2, Box(1))}", "List()"},
 		{"in", "(iter(['x', 'ab']), (lambda: 'aa', lambda: 'ab'))", "('x ab', (lambda: 'aa', lambda: 'ab'))"},
 		{"==", "(1, (lambda: 1, lambda: 1 / 0))", "(Sly(1), (lambda: True, lambda: 2))"},
 		{"sorted", "['b', 'a', 1]", "(1, 'a', 'b')"}, {"list", "(7, 8)", "[7, 8]"},
