@@ -75,7 +75,7 @@ class Blind(Names):
         if not request["bare"]:
             self.words()
         self.settled = set()  # statements that assert nothing but what is asked
-        self.golden = set()  # what is compared with a file
+        self.beside = set()  # sides of equalities whose other side the candidate can find
         self.hidden = []  # what to hide among decoys: its side, question, edits, whether it has to hold, how it compares, whether on the left
         self.told = []  # questions, and the literals that they expect
 
@@ -98,8 +98,10 @@ class Blind(Names):
 
     def unasked(self):
         """Assertions that stay as they are, or whose expectation stays where a candidate can find it."""
-        return [{"path": self.path, "line": n.lineno, "told": [n.lineno]} for n in self.walked if n in self.golden or (
+        stay = [n.lineno for n in self.walked if n in self.beside or (
             self.asserts(n) and n not in self.gone and not self.settled.intersection(self.above(n)))]
+        stay += [n.lineno for _, literals in self.told for n in literals if self.kept(n)]
+        return [{"path": self.path, "line": line, "told": [line]} for line in dict.fromkeys(stay)]
 
     def asserts(self, node):
         """Whether a node fails a test, or says that it expects an exception."""
@@ -281,8 +283,9 @@ class Blind(Names):
         yes = holds == (op not in (ast.NotEq, ast.IsNot, ast.NotIn))
         form, how = ("(({}), ({}))", "equal") if ASKED[op] == "==" else ("(({}) %s ({}))" % ASKED[op], "truth")
         asked = (self.asks(left) or self.asks(right)) and self.put(place, [left, right], form, how, expected=[ask.answer(yes, "truth")])
-        if asked and ASKED[op] == "==" and any(calls(n, *READS) for side in (left, right) for v in self.stands(side) for n in ast.walk(v)):
-            self.golden.add(left)
+        read = any(calls(n, *READS) for side in (left, right) for v in self.stands(side) for n in ast.walk(v))
+        if asked and yes and ASKED[op] == "==" and (read or self.own(left) or self.own(right)):
+            self.beside.add(left)
         sides = {"==": ((right, left), (left, right)), "in": ((left, right),)}.get(ASKED[op], ()) if asked else ()
         fits = self.worded if ASKED[op] == "in" else self.built
         for side in [side for side, other in sides if self.asks(other) and all(map(fits, self.stands(side)))][:1]:
@@ -455,12 +458,16 @@ class Blind(Names):
     def blanks(self):
         """Put neutral values in the place of expected ones that nothing else is done with."""
         for literal in dict.fromkeys(n for _, literals in self.told for n in literals):
-            if literal in self.parents and literal not in self.gone and not self.selected(literal) and not self.taken(literal):
+            if literal in self.parents and literal not in self.gone and not self.kept(literal):
                 held = any(calls(n, *HOLDERS) for n in self.above(literal))
                 for leaf in self.leaves(literal):
                     value = ast.literal_eval(leaf)
                     decimal = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps
                     self.edit(*self.span(leaf), "None" if not held else "'0'" if decimal else repr(type(value)()))
+
+    def kept(self, literal):
+        """Whether an expected value has to stay where it stands."""
+        return literal in self.parents and literal not in self.gone and (self.selected(literal) or self.taken(literal))
 
     def unused(self):
         """Leave out functions and classes that only computed what was expected."""
