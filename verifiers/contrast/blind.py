@@ -18,7 +18,6 @@ import io
 import json
 import os
 import re
-import string
 import sys
 import tokenize
 import types
@@ -52,20 +51,6 @@ FAIL = "raise AssertionError('this test has to fail')"
 PROGRAM_FAILS = "if __name__ == '__main__': import atexit, os; atexit.register(os._exit, 1); os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
 
 
-def changed(value, i):
-    """A number or text as it is written or, if i is 1, 2 or 3, another one; these four have the same others."""
-    def turned(found):
-        among = next(a for a in (string.digits, string.ascii_lowercase, string.ascii_uppercase) if found.group() in a)
-        at = among.index(found.group())
-        return among[at ^ (i if at | 3 < len(among) else i & 1)]
-
-    if isinstance(value, str):
-        return repr(re.sub("[0-9](?=[^0-9]*$)" if re.search("[0-9]", value) else "[A-Za-z](?=[^A-Za-z]*$)", turned, value))
-    if isinstance(value, bool):
-        return repr(value ^ (i % 2 > 0))
-    return re.sub("[0-9]+", lambda found: str(int(found.group()) ^ i), repr(value), count=1)
-
-
 class Blind(Names):
     def __init__(self, path, text, request, first):
         super().__init__(text, request)
@@ -75,8 +60,7 @@ class Blind(Names):
         if not request["bare"]:
             self.words()
         self.settled = set()  # statements that assert nothing but what is asked
-        self.beside = set()  # sides of equalities whose other side the candidate can find
-        self.hidden = []  # what to hide among decoys: its side, question, edits, whether it has to hold, how it compares, whether on the left
+        self.beside = set()  # sides of comparisons whose other side tells what is expected
         self.told = []  # questions, and the literals that they expect
 
     # What tests ask. The place of a question is what it stands for, an expression or a statement, and what that has to be.
@@ -91,7 +75,6 @@ class Blind(Names):
                 self.settled.add(node)
             if asked and (asked["raises"] or self.guarded(node)):  # an exception has to be the answer, or may be
                 self.insert(self.span(node)[0], "with %s(%d): " % (IN, asked["id"]))
-        self.decoys()
         for question, literals in self.told:
             if any(isinstance(n, (ast.List, ast.Dict, ast.Set)) and n not in self.gone and self.taken(n) for n in literals):
                 question["expected"] = None  # who else gets such a value may change it
@@ -283,65 +266,16 @@ class Blind(Names):
         yes = holds == (op not in (ast.NotEq, ast.IsNot, ast.NotIn))
         form, how = ("(({}), ({}))", "equal") if ASKED[op] == "==" else ("(({}) %s ({}))" % ASKED[op], "truth")
         asked = (self.asks(left) or self.asks(right)) and self.put(place, [left, right], form, how, expected=[ask.answer(yes, "truth")])
-        read = any(calls(n, *READS) for side in (left, right) for v in self.stands(side) for n in ast.walk(v))
-        if asked and yes and ASKED[op] == "==" and (read or self.own(left) or self.own(right)):
+        if asked and yes and self.tells(left, ASKED[op], right):
             self.beside.add(left)
-        sides = {"==": ((right, left), (left, right)), "in": ((left, right),)}.get(ASKED[op], ()) if asked else ()
-        fits = self.worded if ASKED[op] == "in" else self.built
-        for side in [side for side, other in sides if self.asks(other) and all(map(fits, self.stands(side)))][:1]:
-            self.gone.update(ast.walk(side))
-            self.hidden.append((side, self.questions[-1], self.edits[-2:], yes, ASKED[op], side is left))
         return asked
 
-    def worded(self, node):
-        """Whether a node is a text that is long enough not to be found by chance."""
-        text = node.value if isinstance(node, ast.Constant) and node in self.parents else None
-        return isinstance(text, str) and len(text) > 2 and len(set(self.variants(node))) > 1
-
-    def built(self, node):
-        """Whether an expression makes objects of the candidate's classes, from literals only."""
-        other = (ast.Lambda, ast.Await, ast.Yield, ast.NamedExpr, ast.JoinedStr, ast.comprehension, ast.Starred)
-        made = [any(named(n)[:1].isupper() for n in ast.walk(c.func)) for c in ast.walk(node) if isinstance(c, ast.Call)]
-        return (any(made) and all(made) and self.asks(node) and node in self.parents
-                and not any(isinstance(n, other) or isinstance(n, ast.Name) and n.id in self.variables for n in ast.walk(node))
-                and len(set(self.variants(node))) > 1)
-
-    def variants(self, node):
-        """The texts of an expression and of three others: each of the four has the same others. Some may be the same."""
-        constants = [n for n in ast.walk(node) if isinstance(n, ast.Constant)]
-        numbers, texts = [[n for n in constants if isinstance(n.value, kind)] for kind in ((int, float), str)]
-        found, literals = [], sorted(numbers or texts, key=self.span)
-        for i in range(4):
-            (at, end), text = self.span(node), ""
-            for place, n in enumerate(literals):  # half of them alone, too, since a candidate may know the other half
-                text += self.text(at, self.span(n)[0]) + changed(n.value, i if len(literals) == 1 else i >> place % 2 & 1)
-                at = self.span(n)[1]
-            found.append(text + self.text(at, end))
-        return found
-
-    def decoys(self):
-        """Hide among others what an object has to be equal to, since its own == may say yes to each, and the texts that are
-        looked for, since a candidate may print all that it sees."""
-        known = -1
-        while known != len(self.hidden):
-            known = len(self.hidden)
-            for hidden in self.hidden[:]:
-                side = hidden[0]
-                if any(n is not side and (self.request["bare"] or self.selected(n) or self.taken(n)) for n in self.stands(side)):
-                    self.hidden.remove(hidden)
-                    self.gone.difference_update(ast.walk(side))
-        owns = {}  # whether each text of an expression and the others is its own
-        for n in dict.fromkeys(n for side, *_ in self.hidden for n in self.stands(side)):
-            own, *others = self.variants(n)
-            texts = sorted({own, *others})  # in an order that does not tell which is its own
-            owns[n] = [text == own for text in texts]
-            self.edit(*self.span(n), "(%s)" % ", ".join("lambda: " + text for text in texts))
-        for side, question, edits, yes, op, left in self.hidden:
-            edits[0]["new"], edits[1]["new"] = "), (", "))%s, %r)" % ("[::-1]" if left else "", op)
-            built, found = self.stands(side), op == "in"
-            say = {True: ask.answer(yes, "truth"), False: "any" if found else "no"}
-            known = [" ".join(say[own] for own in owns[n]) for n in built] if found or yes and len(built) == 1 else None
-            question.update(told=sorted({n.lineno for n in built}), weak=False, expected=known, found=found)
+    def tells(self, left, op, right):
+        """Whether one side of a comparison that has to hold says what the other has to be or, if it is a text, to have."""
+        if op == "in":
+            return any(isinstance(getattr(v, "value", None), (str, bytes)) for v in self.stands(left))
+        read = any(calls(n, *READS) for side in (left, right) for v in self.stands(side) for n in ast.walk(v))
+        return op == "==" and (read or self.own(left) or self.own(right))
 
     def difference(self, left, op, right):
         """The two sides of a difference, and how small it has to be, absolutely and in proportion; None for another comparison."""

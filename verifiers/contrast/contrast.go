@@ -65,9 +65,6 @@ type Question struct {
 	Optional bool `json:"optional,omitempty"`
 	// Looped says that the question stands in a loop that a right candidate may leave without anything.
 	Looped bool `json:"looped,omitempty"`
-	// Found says that the answer tells which of a few texts are in another. Of those that may be there by chance, "any" in
-	// Expected, not all are.
-	Found bool `json:"found,omitempty"`
 	// Weak says that the answer is yes: who says yes to everything is right.
 	Weak bool `json:"weak,omitempty"`
 }

@@ -218,8 +218,6 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 		{"close", "[1.5, 2.5]", "(1.5, 2.5)"}, {"close", "1e16"}, {"truth", "[0]", "1"},
 		{"equal", "(1, 2)", "(Wild('a'), 'b')", "('b', Wild('a'))", "(Wild(), [])", "([Wild('a')], ['b'])"}, {"equal", "(1, True)", "(Wild('a'), 'a')", "(Box(1), (1,))", "(Number, Number)"},
 		{"solid", "{1: (2.5, 'a'), None: [Sly(1)]}", "[OrderedDict(), Decimal(1), Mapping]", "Number.ONE", "Bare()"}, {"solid", "[Box(1)]", "{1: (2, Box(1))}", "List()"},
-		{"in", "(iter(['x', 'ab']), (lambda: 'aa', lambda: 'ab'))", "('x ab', (lambda: 'aa', lambda: 'ab'))"},
-		{"==", "(1, (lambda: 1, lambda: 1 / 0))", "(Sly(1), (lambda: True, lambda: 2))"},
 		{"sorted", "['b', 'a', 1]", "(1, 'a', 'b')"}, {"list", "(7, 8)", "[7, 8]"},
 	}
 	request, err := json.Marshal(groups)
@@ -249,8 +247,6 @@ func TestWrong(t *testing.T) {
 	near.Near, optional.Optional, weak.Weak, loose.Loose = [2]float64{0.01, 0}, true, true, true
 	relative := question("1.5")
 	relative.Near[1] = 1e-6
-	found, notFound := question("any any yes any"), question("any any no any")
-	found.Found, notFound.Found = true, true
 	raises := contrast.Question{ID: 1, Raises: []string{"LookupError"}}
 	const key = "raised KeyError LookupError Exception"
 	for _, c := range []struct {
@@ -277,12 +273,6 @@ func TestWrong(t *testing.T) {
 		{"near in proportion", relative, "1.5", "1.5", "1.500001", "right right"},
 		{"near to nothing", relative, "1.5", "1.5", "1e999", "wrong wrong"},
 		{"another that is expected", near, "1.5,2.5", "1.5,2.5", "2.5,2.5", "right wrong"},
-		{"finds the text", found, "no no yes no", "no no yes no", "no no yes no", "right right"},
-		{"finds more by chance", found, "no no yes no", "no no yes no", "yes no yes no", "right right"},
-		{"finds all", found, "no no yes no", "no no yes no", "yes yes yes yes", "wrong wrong"},
-		{"does not find it", found, "no no yes no", "no no yes no", "yes no no no", "wrong wrong"},
-		{"finds nothing", notFound, "no no no no", "no no no no", "no no no no", "right right"},
-		{"finds what has to be gone", notFound, "yes no no no", "yes no no no", "no no yes no", "wrong wrong"},
 		{"raises", raises, key, key, "raised IndexError LookupError Exception", "right right"},
 		{"raises another", raises, key, key, "raised ValueError Exception", "wrong wrong"},
 		{"raises nothing", raises, key, key, "None", "wrong wrong"},

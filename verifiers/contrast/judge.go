@@ -147,23 +147,7 @@ func (q Question) expects(answer string) bool {
 	if kinds, raised := strings.CutPrefix(answer, "raised "); raised || len(q.Raises) > 0 {
 		return slices.ContainsFunc(strings.Fields(kinds), func(kind string) bool { return raised && slices.Contains(q.Raises, kind) })
 	}
-	if q.Found {
-		return slices.ContainsFunc(q.Expected, func(e string) bool { return found(strings.Fields(e), strings.Fields(answer)) })
-	}
 	return slices.ContainsFunc(q.Expected, func(e string) bool { return q.equal(e, answer, 1.001) })
-}
-
-// found reports whether an answer says what is expected, and yes to at most half of the texts: who leaves all that the
-// tests may look for says yes to each.
-func found(expected, answer []string) bool {
-	yes := 0
-	fits := slices.EqualFunc(expected, answer, func(e, a string) bool {
-		if a == "yes" {
-			yes++
-		}
-		return e == "any" || e == a
-	})
-	return fits && yes <= len(answer)/2
 }
 
 // Asked returns the questions that count. With a reference, these are the questions in Want. Without one, they are the
@@ -179,12 +163,12 @@ func (c Calibration) Asked(answers Answers) []Question {
 }
 
 // Wrong returns the questions of [Calibration.Asked] that the candidate did not answer as the reference solution did or,
-// without one, as the tests expect. Exceptions and texts that are found always have to be as the tests expect.
+// without one, as the tests expect. Exceptions always have to be as the tests expect.
 func (c Calibration) Wrong(answers Answers) []Question {
 	return slices.DeleteFunc(c.Asked(answers), func(q Question) bool {
 		given, want := distinct(answers[q.ID]), c.Want[q.ID]
 		unexpected := slices.ContainsFunc(given, func(a string) bool { return !q.expects(a) })
-		if !c.Reference || (len(q.Raises) > 0 || q.Found) && len(given) > 0 {
+		if !c.Reference || len(q.Raises) > 0 && len(given) > 0 {
 			return !unexpected
 		}
 		if want.Sorted {
