@@ -47,7 +47,8 @@ func TestEndsBlind(t *testing.T) {
 			default:
 				say("r", request.Token+" passed ")
 			}
-			say("c", "exit 0")
+			say("e", "exit 0")
+			say("c", "")
 		}
 	}
 	list := func(ctx context.Context, p *fake.Proc) fake.Status {

@@ -351,18 +351,23 @@ func (s *sandbox) run(ctx context.Context, request Request) (r Result, clean boo
 	defer func() { r.Output, r.Result = output.Output(), result.String() }()
 	for {
 		m, err := s.next(ctx)
-		r.Took = time.Since(begun)
+		if r.End == "" {
+			r.Took = time.Since(begun)
+		}
 		switch {
+		case err != nil && r.End != "":
+			return r, false, nil
 		case errors.Is(err, errEnded):
 			return s.gone(r)
 		case err != nil:
 			return r, false, fmt.Errorf("the end of a run: %w", err)
+		case m.kind == 'e':
+			r.End = string(m.text)
 		case m.kind == 'o':
 			_, _ = output.Write(m.text) // cannot fail
 		case m.kind == 'r':
 			_, _ = result.Write(m.text[:min(len(m.text), maxResult-result.Len())]) // cannot fail
 		default:
-			r.End = string(m.text)
 			return r, m.kind == 'c', nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/securebench/sbench/internal/test/fake"
@@ -23,7 +24,8 @@ func TestManyMessages(t *testing.T) {
 			s.messages <- message{'r', []byte("x")}
 		}
 		s.messages <- message{'r', make([]byte, maxResult)}
-		s.messages <- message{'c', []byte("exit 0")}
+		s.messages <- message{'e', []byte("exit 0")}
+		s.messages <- message{'c', nil}
 	}()
 	var before, after goruntime.MemStats
 	goruntime.ReadMemStats(&before)
@@ -32,6 +34,19 @@ func TestManyMessages(t *testing.T) {
 	if copied := after.TotalAlloc - before.TotalAlloc; err != nil || !clean || len(r.Result) != maxResult || copied > 8*maxResult {
 		t.Errorf("%v, %v, a result of %d bytes, %d allocated", err, clean, len(r.Result), copied)
 	}
+}
+
+// TestLeftovers: a run that leaves more than can be removed in time has ended as it did, and its sandbox is not used again.
+func TestLeftovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, requests := io.Pipe()
+		must.Do(t, requests.Close())
+		s := &sandbox{requests: requests, messages: make(chan message)}
+		go func() { s.messages <- message{'e', []byte("exit 3")} }()
+		if r, clean, err := s.run(t.Context(), Request{Wall: time.Minute}); err != nil || clean || r.End != "exit 3" || r.Took > time.Second {
+			t.Errorf("%v, %v, %+v", err, clean, r)
+		}
+	})
 }
 
 // TestFull: a full pool closes the sandbox that has been idle longest, and keeps only sandboxes that it has not closed.
