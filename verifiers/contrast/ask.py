@@ -15,6 +15,8 @@ LONG = 4000  # characters of an answer that are noted as they are; of a longer o
 
 def number(value, close=False):
     """A text that equal numbers share: 1, 1.0 and True are equal."""
+    if isinstance(value, float):
+        value = float.__float__(value)  # without a derived class
     if isinstance(value, numbers.Integral):
         return "%d." % value if close else hex(value)
     if not isinstance(value, numbers.Real) and hasattr(value, "as_integer_ratio") and value.is_finite():  # Decimal

@@ -198,6 +198,9 @@ class Edges(Set, Mapping):
     def __contains__(self, key): return key in (1, 2)
     def __getitem__(self, key): return 0
 class Bare: pass
+class Real(float):
+    def __eq__(self, other): return False
+    def __float__(self): return 7.0
 class Wild(str):
     def __eq__(self, other): return True
 class Sly(int):
@@ -209,7 +212,7 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 	groups := [][]string{ // what counts, and values that are equal
 		{"", "1", "1.0", "True", "Decimal(1)", "Decimal('1.0')", "Fraction(1)", "1+0j", "Number.ONE", "Sly(1)"},
 		{"", "0", "-0.0", "False", "0j"},
-		{"", "0.5", "Decimal('0.50')", "Fraction(1, 2)"},
+		{"", "0.5", "Decimal('0.50')", "Fraction(1, 2)", "Real(0.5)"},
 		{"", "0.1"}, {"", "Decimal('0.1')", "Fraction(1, 10)"}, {"", "float('nan')"}, {"", "float('inf')"}, {"", "10 ** 400"}, {"", "2j", "-(-2j)", "complex(-0.0, 2)"}, {"", "-2j", "0-2j"},
 		{"", "'red'", "Text('red')", "Color.RED"}, {"", "'1'"}, {"", "b'red'", "bytearray(b'red')", "memoryview(b'red')"}, {"", "None"}, {"", "'None'"},
 		{"", "[1, 2]", "List([1.0, 2])", "(1, 2)", "Pair(1, 2)", "deque([1, 2])", "Box(1, 2)"}, {"", "[2, 1]"}, {"", "{1, 2}", "frozenset([2, 1.0])", "{1: 0, 2: 0}.keys()", "Edges()"},
