@@ -2,13 +2,14 @@
 
 It reads a request as JSON: "files", each with "path" and "text"; "ask", the text of ask.py; "answers", the file that answers
 are noted in, or "" if the tests are run with ask.py; "names", which belong to the candidate though they are built-in;
-"selects", the command, whose rows of tables stay; and "bare", if only assertions are changed. In a blind file, ask(number, answer) stands in the place of an assertion that is a question.
-Unless bare, a neutral value (a "blank") is in the place of what it expected, where that stands elsewhere, tests and their
-variables have neutral names, and comments and docstrings are gone.
+"selects", the command, whose rows of tables stay; and "bare", if only assertions are changed. In a blind file, ask(number,
+answer) stands in the place of an assertion that is a question. Unless bare, a neutral value (a "blank") is in the place of
+what it expected, where that stands elsewhere, tests and their variables have neutral names, and comments and docstrings are
+gone.
 
-It writes "questions", as in contrast.go, and "stays", assertions that none asks; "files", which are blind; "canary", edits that make every test fail where it ends or,
-without tests, the file; "broken", paths of files that do not compile; and "unread", paths at which it fails: these files are
-as they were.
+It writes "questions", as in contrast.go; "stays", where an assertion stays, or what it expects; "files", which are blind;
+"canary", edits that make every test fail where it ends or, without tests, the file; "broken", paths of files that do not
+compile; and "unread", paths at which it fails: these files are as they were.
 """
 
 import ast
@@ -92,7 +93,8 @@ class Blind(Names):
             return bool(node.handlers) and any(map(self.asks, node.body))
         if isinstance(node, ast.Call):
             name, given = named(node), getattr(node.args[0], "value", None) if node.args else None
-            return bool(name not in self.helpers and ASSERTS.match(name) or name == "fail" and self.accuses(ast.Expr(node)) or name in ("exit", "_exit") and given)
+            fails = name == "fail" and self.accuses(ast.Expr(node)) or name in ("exit", "_exit") and given
+            return bool(fails or name not in self.helpers and ASSERTS.match(name))
         return isinstance(node, ast.Assert) or isinstance(node, ast.Raise) and named(node.exc) == "AssertionError"
 
     def asserted(self, node):
