@@ -184,7 +184,8 @@ class Blind(Names):
     def guarded(self, node):
         """Whether an exception only matters to the statement that meets it."""
         function = self.scope(node)
-        if not self.alone(node) or any(isinstance(n, (ast.With, ast.AsyncWith, ast.Try)) for n in self.above(node)):
+        catching = [n for n in self.above(node) if isinstance(n, (ast.With, ast.AsyncWith, ast.Try))]
+        if not self.alone(node) or any(not calls(i and i.context_expr, "subTest") for n in catching for i in getattr(n, "items", [None])):
             return False
         return function is self.tree or (  # who calls a function within another, or a test, may catch what it raises
             function is self.function(node) and function.name.startswith("test") and function.name not in self.uses)
@@ -277,7 +278,7 @@ class Blind(Names):
         if op == "in":
             return any(isinstance(getattr(v, "value", None), (str, bytes)) for v in self.stands(left))
         read = any(calls(n, *READS) for side in (left, right) for v in self.stands(side) for n in ast.walk(v))
-        return op == "==" and (read or self.own(left) or self.own(right))
+        return op == "==" and (read or any(self.own(side) or not any(map(self.asks, self.stands(side))) for side in (left, right)))
 
     def difference(self, left, op, right):
         """The two sides of a difference, and how small it has to be, absolutely and in proportion; None for another comparison."""
@@ -440,7 +441,8 @@ class Blind(Names):
         defined = {n.name for n in self.walked if isinstance(n, FUNCTIONS + (ast.ClassDef,))}
         tests = sorted(n for n in defined.intersection(places) if n.lower().startswith("test"))  # unittest runs them in this order
         renamed = {n: "%s_%04d" % (n[:4], i) for i, n in enumerate(tests)}
-        renamed.update({n: "name_%04d" % i for i, n in enumerate(places) if n in stored - defined})
+        helpers = {n for n, f in self.models.items() if isinstance(f, FUNCTIONS) and not n.startswith(("_", "pytest", "setup", "teardown", "load"))}
+        renamed.update({n: "name_%04d" % i for i, n in enumerate(places) if n in stored - defined or stored and n in helpers})
         for name, new in renamed.items():
             for at in places[name]:
                 self.edit(at, at + len(name.encode()), new)

@@ -65,13 +65,14 @@ func TestWords(t *testing.T) {
 		}
 		return l.Files[0].Text
 	}
-	right := "class TestRight:\n    def test_good(self):\n        for right in GOOD:\n            assert f(right)\nGOOD = [1]\n"
-	wrong := "class TestWrong:\n    def test_invalid(self):\n        for bad in INVALID:\n            assert not f(bad)\nINVALID = [1]\n"
+	right := "def check_right(x):\n    assert g(x) == 1\ncheck_right(1)\nclass TestRight:\n    def test_good(self):\n        for right in GOOD:\n            assert f(right)\nGOOD = [1]\n"
+	wrong := "def check_wrong(x):\n    assert g(x) == 1\ncheck_wrong(1)\nclass TestWrong:\n    def test_invalid(self):\n        for bad in INVALID:\n            assert not f(bad)\nINVALID = [1]\n"
 	if one, other := ask(right, ""), strings.ReplaceAll(ask(wrong, ""), "not _sbench", "_sbench"); one != other {
 		t.Errorf("words tell what is expected: %q, not %q", one, other)
 	}
 	for name, text := range map[string]string{
 		"SHARED":   "SHARED = 1\n",
+		"setup":    "def setup_module():\n    setup()\ndef setup():\n    pass\n",
 		"given":    "import pytest\n@pytest.mark.parametrize('given', [1])\ndef test(given):\n    f(given)\n",
 		"LIMIT":    "LIMIT = 1\nprint(f'{LIMIT} of them')\n",
 		"timeout":  "timeout = 1\nf(timeout=timeout)\n",
@@ -196,6 +197,7 @@ func TestStays(t *testing.T) {
 		{"try:\n    f(1)\n    assert False\nexcept ValueError:\n    pass\n", false},
 		{"want = (HERE / 'golden').read_text()\nassert f(1) == want\n", true},
 		{"want = list(range(3))\nassert f(3) == want\n", true},
+		{"import datetime\nfor want in [datetime.date(2024, 1, 31)]:\n    assert f(1) == want\n", true},
 		{"assert f(1) != 'a'\n", false},
 		{"assert f(1) == g(1)\n", false},
 		{"text = 'a, b'\nassert join(split(text)) == text\n", true},
