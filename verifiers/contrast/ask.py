@@ -1,6 +1,7 @@
 # How blind tests note an answer: see blind.py. The name write is a function that keeps a line.
 import builtins
 import collections.abc
+import enum
 import fractions
 import numbers
 import os
@@ -55,6 +56,10 @@ def plain(value, close=False):
         return "[%s]" % each((list if isinstance(value, list) else tuple).__iter__(value))
     if isinstance(value, collections.abc.Sequence) or kind.__eq__ is not object.__eq__ and hasattr(kind, "__iter__") and not hasattr(kind, "__next__"):
         return "[%s]" % each(value)
+    if isinstance(value, enum.Enum) and kind.__eq__ is object.__eq__:
+        return "member %s.%s" % (kind.__name__, value._name_)
+    if issubclass(kind, type):
+        return "class " + type.__dict__["__name__"].__get__(value)
     raise TypeError("no plain data")
 
 

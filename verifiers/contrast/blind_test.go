@@ -135,6 +135,14 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
+// TestPartOfText: a text of which only a part is expected stays.
+func TestPartOfText(t *testing.T) {
+	text := "for x, want in [(1, 'abc'[1:])]:\n    assert f(x) == want\n"
+	if l := listed(t, text); !strings.Contains(l.Files[0].Text, "'abc'[1:]") || len(l.Stays) == 0 {
+		t.Errorf("text %q, stays %v", l.Files[0].Text, l.Stays)
+	}
+}
+
 // TestOwnValues: what the candidate has a say in is no model of the tests, so both sides are asked.
 func TestOwnValues(t *testing.T) {
 	for name, text := range map[string]string{

@@ -188,6 +188,7 @@ class Dict(dict):
     def items(self): return [(9, 9)]
 class Color(str, Enum): RED = "red"
 class Number(IntEnum): ONE = 1
+class Mode(Enum): ON, OFF = 1, 2
 class Box:
     def __init__(self, *items): self.items = items
     def __eq__(self, other): return self.items == other
@@ -217,7 +218,7 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 		{"", "'red'", "Text('red')", "Color.RED"}, {"", "'1'"}, {"", "b'red'", "bytearray(b'red')", "memoryview(b'red')"}, {"", "None"}, {"", "'None'"},
 		{"", "[1, 2]", "List([1.0, 2])", "(1, 2)", "Pair(1, 2)", "deque([1, 2])", "Box(1, 2)"}, {"", "[2, 1]"}, {"", "{1, 2}", "frozenset([2, 1.0])", "{1: 0, 2: 0}.keys()", "Edges()"},
 		{"", "{'a': 1, 'b': 2}", "OrderedDict(b=2, a=1.0)", "Counter('abb')", "Dict(a=1, b=2)"}, {"", "{}", "Counter()"}, {"", "[]", "()"}, {"", "set()"},
-		{"", "object()", "[object()]", "{1: object()}"}, {"", "'a' * 5000"}, {"", "'a' * 5001"}, {"", "'\\udc80'"},
+		{"", "object()", "[object()]", "{1: object()}"}, {"", "Mode.ON"}, {"", "Mode.OFF"}, {"", "Mode"}, {"", "KeyError"}, {"", "'a' * 5000"}, {"", "'a' * 5001"}, {"", "'\\udc80'"},
 		{"close", "[1.5, 2.5]", "(1.5, 2.5)"}, {"close", "1e16"}, {"truth", "[0]", "1"},
 		{"equal", "(1, 2)", "(Wild('a'), 'b')", "('b', Wild('a'))", "(Wild(), [])", "([Wild('a')], ['b'])"}, {"equal", "(1, True)", "(Wild('a'), 'a')", "(Box(1), (1,))", "(Number, Number)"},
 		{"solid", "{1: (2.5, 'a'), None: [Sly(1)]}", "[OrderedDict(), Decimal(1), Mapping]", "Number.ONE", "Bare()"}, {"solid", "[Box(1)]", "{1: (2, Box(1))}", "List()"},

@@ -241,7 +241,10 @@ class Names:
     def stands(self, node, through=()):
         """What an expression stands for, also as the argument of a call of a name in through."""
         if isinstance(node, ast.Subscript):
-            items = [self.items(v, node.slice) for v in self.stands(node.value)]
+            tables = self.stands(node.value)
+            if isinstance(node.slice, ast.Slice) and any(isinstance(t, ast.Constant) for t in tables):
+                return [node]  # a part of a text
+            items = [self.items(t, node.slice) for t in tables]
             if not all(items):  # what it stands for is a part of the table that is not known
                 return self.stands(node.value, through) if "list" in through else [node]
             return [w for found in items for i in found for w in self.stands(i, through)]
