@@ -32,8 +32,8 @@ def number(value, close=False):
 
 
 def plain(value, close=False):
-    """A text that values of plain data share if they are equal; it is an error for anything else. All sequences share
-    one, since the unchanged tests tell them apart. What a class that is derived from a plain type says of itself does not count."""
+    """A text that values of plain data share if they are equal; it is an error for anything else. What a class that is
+    derived from a plain type says of itself does not count."""
     each = lambda values: ",".join([plain(v, close) for v in values])
     kind = type(value)
     if kind.__module__.partition(".")[0] in ("array", "numpy", "pandas") and hasattr(value, "tolist"):
@@ -52,8 +52,10 @@ def plain(value, close=False):
         return "{%s}" % ",".join(sorted(each((k, value[k])) for k in value))
     if isinstance(value, collections.abc.Set):
         return "<%s>" % ",".join(sorted(plain(v, close) for v in value))
-    if isinstance(value, (list, tuple)):
-        return "[%s]" % each((list if isinstance(value, list) else tuple).__iter__(value))
+    if isinstance(value, list):
+        return "[%s]" % each(list.__iter__(value))
+    if isinstance(value, tuple):
+        return ("[%s]" if close else "(%s)") % each(tuple.__iter__(value))  # of what is near, the kind does not count
     if isinstance(value, collections.abc.Sequence) or kind.__eq__ is not object.__eq__ and hasattr(kind, "__iter__") and not hasattr(kind, "__next__"):
         return "[%s]" % each(value)
     if isinstance(value, enum.Enum) and kind.__eq__ is object.__eq__:

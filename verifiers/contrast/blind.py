@@ -295,8 +295,8 @@ class Blind(Names):
         given.update(zip(NEAR.get(named(call), ["decimal"]), map(self.number, call.args[1 if named(call) == "approx" else 2:])))
         if None in given.values():
             return None
-        places = given.get("places", given.get("decimal"))
-        return (max(given.get("delta", 0), given.get("abs", 0), given.get("atol", 0), 10.0 ** -places if places is not None else 1e-6),
+        places = [part * 10.0 ** -given[name] for name, part in (("places", 0.5), ("decimal", 1.5)) if name in given]
+        return (max([given.get("delta", 0), given.get("abs", 0), given.get("atol", 0)] + (places or [1e-6])),
                 max(given.get("rel", 0), given.get("rtol", 0), 1e-6))
 
     def approximate(self, side, how, near):
@@ -394,13 +394,12 @@ class Blind(Names):
 
     def blanks(self):
         """Put neutral values in the place of expected ones that nothing else is done with."""
+        held = {n for call in self.walked if calls(call, *HOLDERS) for arg in call.args for n in self.stands(arg, HOLDERS)}
         for literal in dict.fromkeys(n for _, literals in self.told for n in literals):
             if literal in self.parents and literal not in self.gone and not self.kept(literal):
-                held = any(calls(n, *HOLDERS) for n in self.above(literal))
-                for leaf in self.leaves(literal):
-                    value = ast.literal_eval(leaf)
-                    decimal = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps
-                    self.edit(*self.span(leaf), "None" if not held else "'0'" if decimal else repr(type(value)()))
+                value = ast.literal_eval(literal)
+                decimal = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps
+                self.edit(*self.span(literal), "None" if literal not in held else "'0'" if decimal else repr(type(value)()))
 
     def kept(self, literal):
         """Whether an expected value has to stay where it stands."""

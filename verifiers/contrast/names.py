@@ -340,10 +340,3 @@ class Names:
             return not isinstance(node, (ast.BinOp, ast.Call)) and ast.literal_eval(node) is not Ellipsis
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, AttributeError):
             return False
-
-    def leaves(self, node):
-        """The literals in a literal that have no parts, with empty lists and the like, except None."""
-        children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
-        if isinstance(node, ast.UnaryOp) or not children and isinstance(node, (ast.Constant, ast.List, ast.Tuple, ast.Dict)):
-            return [node] if getattr(node, "value", 0) is not None else []
-        return [leaf for child in children for leaf in self.leaves(child)]
