@@ -10,7 +10,7 @@ from hashlib import sha256  # names of its own, which tests do not replace
 from json import dumps
 from os import environ, getpid
 
-STANDARD = getattr(sys, "stdlib_module_names", ["builtins"])
+KNOWN = {"_pytest", "numpy"}.union(getattr(sys, "stdlib_module_names", ["builtins"]))  # modules that are not the candidate's
 LONG = 4000  # characters of an answer that are noted as they are; of a longer one, a digest
 
 
@@ -81,7 +81,7 @@ def solid(value):
         return all(map(solid, [*value, *value.values()]))
     if kind in (list, tuple, set, frozenset):
         return all(map(solid, value))
-    known = isinstance(value, (str, bytes, bytearray, numbers.Number)) or kind.__module__.partition(".")[0] in STANDARD
+    known = isinstance(value, (str, bytes, bytearray, numbers.Number)) or kind.__module__.partition(".")[0] in KNOWN
     return known or kind.__eq__ is object.__eq__ and kind.__ne__ is object.__ne__
 
 

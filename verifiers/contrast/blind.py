@@ -275,10 +275,12 @@ class Blind(Names):
 
     def tells(self, left, op, right):
         """Whether one side of a comparison that has to hold says what the other has to be or, if it is a text, to have."""
+        left_own, right_own = [self.own(side) or not any(map(self.asks, self.stands(side))) for side in (left, right)]
         if op == "in":
-            return any(isinstance(getattr(v, "value", None), (str, bytes)) for v in self.stands(left))
-        read = any(calls(n, *READS) for side in (left, right) for v in self.stands(side) for n in ast.walk(v))
-        return op == "==" and (read or any(self.own(side) or not any(map(self.asks, self.stands(side))) for side in (left, right)))
+            return right_own or any(isinstance(getattr(v, "value", None), (str, bytes)) for v in self.stands(left))
+        calls_in = [n for side in (left, right) for v in self.stands(side) for n in ast.walk(v) if calls(n, *READS)]
+        read = any(isinstance(n.func, ast.Attribute) or named(n) == "open" for n in calls_in)  # load(x) may be the candidate's
+        return op == "==" and (read or left_own or right_own)
 
     def difference(self, left, op, right):
         """The two sides of a difference, and how small it has to be, absolutely and in proportion; None for another comparison."""
@@ -297,7 +299,7 @@ class Blind(Names):
             return None
         places = [part * 10.0 ** -given[name] for name, part in (("places", 0.5), ("decimal", 1.5)) if name in given]
         return (max([given.get("delta", 0), given.get("abs", 0), given.get("atol", 0)] + (places or [1e-6])),
-                max(given.get("rel", 0), given.get("rtol", 0), 1e-6))
+                max(given.get("rel", 0), given.get("rtol", 0), 0 if "almost" in named(call).lower() else 1e-6))
 
     def approximate(self, side, how, near):
         """How answers count and how far they may be apart, if one side of an equality has approx, and else as given."""

@@ -209,6 +209,8 @@ func TestStays(t *testing.T) {
 		{"assert f(1) != 'a'\n", false},
 		{"assert f(1) == g(1)\n", false},
 		{"text = 'a, b'\nassert join(split(text)) == text\n", true},
+		{"want = load('golden')\nassert f(1) == want\n", false},
+		{"assert f(1) in (2, 3)\n", true},
 		{"assert 'line 3' in f(1)\n", true},
 		{"assert 'line 3' not in f(1)\nassert 3 in f(1)\n", false},
 		{"for row in [(1, 2), (3, 4)]:\n    assert f(row[0]) == row[1]\n", false},

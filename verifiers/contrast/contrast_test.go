@@ -199,6 +199,9 @@ class Edges(Set, Mapping):
     def __contains__(self, key): return key in (1, 2)
     def __getitem__(self, key): return 0
 class Bare: pass
+class Approx(Bare):
+    __module__ = "_pytest.python_api"
+    def __eq__(self, other): return True
 class Real(float):
     def __eq__(self, other): return False
     def __float__(self): return 7.0
@@ -221,7 +224,7 @@ print(json.dumps([[answer(eval(e), how) for e in values] for how, *values in jso
 		{"", "object()", "[object()]", "{1: object()}"}, {"", "Mode.ON"}, {"", "Mode.OFF"}, {"", "Mode"}, {"", "KeyError"}, {"", "'a' * 5000"}, {"", "'a' * 5001"}, {"", "'\\udc80'"},
 		{"close", "[1.5, 2.5]", "(1.5, 2.5)"}, {"close", "1e16"}, {"truth", "[0]", "1"},
 		{"equal", "(1, 2)", "(Wild('a'), 'b')", "('b', Wild('a'))", "(Wild(), [])", "([Wild('a')], ['b'])"}, {"equal", "(1, True)", "(Wild('a'), 'a')", "(Box(1), (1,))", "(Number, Number)"},
-		{"solid", "{1: (2.5, 'a'), None: [Sly(1)]}", "[OrderedDict(), Decimal(1), Mapping]", "Number.ONE", "Bare()"}, {"solid", "[Box(1)]", "{1: (2, Box(1))}", "List()"},
+		{"solid", "{1: (2.5, 'a'), None: [Sly(1)]}", "[OrderedDict(), Decimal(1), Mapping]", "Number.ONE", "Bare()", "Approx()"}, {"solid", "[Box(1)]", "{1: (2, Box(1))}", "List()"},
 		{"sorted", "['b', 'a', 1]", "(1, 'a', 'b')"}, {"list", "(7, 8)", "[7, 8]"},
 	}
 	request, err := json.Marshal(groups)
