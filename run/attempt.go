@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"path/filepath"
 	"strings"
@@ -209,11 +210,18 @@ func (a attempt) checkerNetwork(shared bool) func() (runtime.Access, error) {
 	return func() (runtime.Access, error) { return egress.Open(a.task.ID(), a.number) }
 }
 
+// shownPlaces bounds the places of assertions in a warning.
+const shownPlaces = 10
+
 // weaknesses tells the pack's author what the run of a reference showed; "" if nothing.
 func weaknesses(v verifiers.Verdict) string {
 	var parts []string
 	if v.Contrast != nil && len(v.Contrast.Places) > 0 {
-		parts = append(parts, "a candidate can find what is asserted in "+strings.Join(v.Contrast.Places, ", "))
+		places := v.Contrast.Places
+		if more := len(places) - shownPlaces; more > 0 {
+			places = append(places[:shownPlaces:shownPlaces], fmt.Sprintf("and %d more places", more))
+		}
+		parts = append(parts, "a candidate can find what is asserted in "+strings.Join(places, ", "))
 	}
 	if branches, _ := v.Metadata["branches"].([]string); len(branches) > 0 {
 		parts = append(parts, "the image's repository has later commits, which an agent can read: "+strings.Join(branches, ", "))
