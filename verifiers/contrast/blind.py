@@ -433,7 +433,7 @@ class Blind(Names):
 
     def words(self):
         """Neutral names for tests, and for variables that nothing else can name: a word like "invalid" tells what is expected."""
-        if " -k" in self.request["selects"]:
+        if re.search(" -k|::\\w*['\"]?[$`]", self.request["selects"]):  # the command makes names of tests
             return
         places, used = self.places(), {n.id for n in self.walked if isinstance(n, ast.Name)}
         stored = {n.id for n in self.walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and not n.id.startswith(("_", "pytest", "collect"))}

@@ -88,8 +88,10 @@ func TestWords(t *testing.T) {
 	if blind := ask("def test_invalid():\n    pass\nfor name, test in list(globals().items()):\n    if name[:4] == 'test':\n        test()\n", ""); strings.Contains(blind, "invalid") {
 		t.Errorf("the name of a test tells what is expected: %q", blind)
 	}
-	if blind := ask("def test_a():\n    pass\n", "pytest -k a"); !strings.Contains(blind, "test_a") {
-		t.Errorf("the command does not find test_a: %q", blind)
+	for _, command := range []string{"pytest -k a", "for t in a; do pytest t.py::test_$t; done", `pytest t.py::"$TEST"`} {
+		if blind := ask("def test_a():\n    pass\n", command); !strings.Contains(blind, "test_a") {
+			t.Errorf("%s does not find test_a: %q", command, blind)
+		}
 	}
 }
 
