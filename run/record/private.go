@@ -21,7 +21,7 @@ type Private struct {
 	Logs   []PrivateLog   `json:"logs,omitempty"`   // files that the checker left
 	Scores []PrivateScore `json:"scores,omitempty"` // the record has them rounded, and without their rewards
 	Egress string         `json:"egress,omitempty"` // lines of the proxy's log about the verifier's sandboxes
-	// Unasked are the places of hidden assertions of which a candidate can find what they expect, and files that sbench cannot read.
+	// Unasked are the lines of hidden assertions that tell a candidate what they expect, and files of tests that sbench cannot read.
 	Unasked []string `json:"unasked,omitempty"`
 }
 

@@ -252,15 +252,14 @@ func (c *codeCheck) contrast(ctx context.Context, solution string) (calibration 
 	if calibration.Reference = solution != ""; err != nil || !calibration.Reference || len(calibration.Questions) == 0 {
 		return calibration, err
 	}
-	var ends [2]codeEnd
-	for i := range ends {
-		if ends[i], err = c.end(ctx, codeTry{code: solution, blind: calibration.Files[0].Text}); err != nil {
+	var answers [2]contrast.Answers
+	for i := range answers {
+		var passed bool
+		if passed, answers[i], err = c.try(ctx, codeTry{code: solution, blind: calibration.Files[0].Text}); err != nil || !passed {
 			return calibration, err
 		}
 	}
-	if ends[0].Status == verifiers.Passed && ends[1].Status == verifiers.Passed {
-		calibration.Learn(ends[0].answers, ends[1].answers)
-	}
+	calibration.Learn(answers[0], answers[1])
 	return calibration, nil
 }
 
@@ -298,39 +297,27 @@ func (c *codeCheck) tests() contrast.File {
 	return contrast.File{Path: "tests.py", Text: c.eval.Tests}
 }
 
-// codeEnd is how a run ended.
-type codeEnd struct {
-	verifiers.Verdict
-	answers contrast.Answers
-}
-
-// try makes a run, and reports whether it passed. The error is errRefused as for end.
+// try makes a run, and reports whether it passed, and what blind tests noted. The error is errRefused if the run is
+// sealed and plain data does not suffice.
 func (c *codeCheck) try(ctx context.Context, t codeTry) (passed bool, answers contrast.Answers, err error) {
-	end, err := c.end(ctx, t)
-	return err == nil && end.Status == verifiers.Passed, end.answers, err
-}
-
-// end makes a run, and returns how it ended. The error is errRefused if it is sealed and plain data does not suffice.
-func (c *codeCheck) end(ctx context.Context, t codeTry) (end codeEnd, err error) {
 	token := rand.Text() // no candidate can guess it
 	run, err := c.run(ctx, t, token)
 	if err != nil {
-		return end, err
+		return false, nil, err
 	}
-	answers, result, _ := strings.Cut(run.Result, token)
+	noted, result, _ := strings.Cut(run.Result, token)
 	run.Result = token + result
-	end.answers = contrast.ParseAnswers(answers)
-	end.Verdict, err = codeVerdict(run, token, t.code)
+	v, err := codeVerdict(run, token, t.code)
 	if err != nil && t.foreign && !t.sealed { // a forged report: the tests have been loaded before
-		end.Verdict, err = verifiers.Fail("tests_not_finished", "the process reported a false result of the tests"), nil
+		v, err = verifiers.Fail("tests_not_finished", "the process reported a false result of the tests"), nil
 	}
 	if err == nil && t.blind == "" && !t.broken {
-		c.real, c.wrong = run, end.Verdict
-		if end.Reason == "verifier_timeout" {
+		c.real, c.wrong = run, v
+		if v.Reason == "verifier_timeout" {
 			c.wrong.Message = fmt.Sprintf("the tests did not end within %s", c.in.Wall())
 		}
 	}
-	return end, err
+	return err == nil && v.Status == verifiers.Passed, contrast.ParseAnswers(noted), err
 }
 
 func (c *codeCheck) run(ctx context.Context, t codeTry, token string) (pool.Result, error) {
@@ -402,7 +389,7 @@ func codeVerdict(run pool.Result, token, code string) (verifiers.Verdict, error)
 	case "ended":
 		return verifiers.Fail("tests_ended", "the candidate ended the tests, or its process gave no valid answer"), nil
 	case "malformed":
-		n, _ := strconv.Atoi(where)
+		n, _ := strconv.Atoi(where) // 0 if Python does not say
 		n = max(n, 1)
 		return verifiers.Fail("candidate_not_python", fmt.Sprintf("the candidate is no Python: SyntaxError at line %d: %q", n, line(code, n))), nil
 	case "broken":

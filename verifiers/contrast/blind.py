@@ -41,7 +41,7 @@ NEAR = {"assertAlmostEqual": ["places"], "assert_allclose": ["rel", "atol"], "ap
 ASKED = {ast.Eq: "==", ast.NotEq: "==", ast.Is: "is", ast.IsNot: "is", ast.In: "in", ast.NotIn: "in",
          ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 CATCHES = {"AssertionError", "Exception", "BaseException"}  # what catches a failure
-READS = {"open", "read", "read_text", "read_bytes", "load", "loads"}
+READS = {"open", "read", "read_text", "read_bytes", "load", "loads"}  # what reads a file
 ASSERTS = re.compile("assert|raises$|warns$|deprecated_call$")  # how names of what asserts begin
 UNCAUGHT = {"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit",
             "CancelledError", "Cancelled", "SkipTest"}  # exceptions that are no answers
@@ -63,6 +63,7 @@ class Blind(Names):
         self.settled = set()  # statements that assert nothing but what is asked
         self.beside = set()  # sides of comparisons whose other side tells what is expected
         self.told = []  # questions, and the literals that they expect
+        self.kept = []  # those of the literals that have to stay where they stand
 
     # What tests ask. The place of a question is what it stands for, an expression or a statement, and what that has to be.
 
@@ -84,7 +85,7 @@ class Blind(Names):
         """Assertions that stay as they are, or whose expectation stays where a candidate can find it."""
         stay = [n.lineno for n in self.walked if n in self.beside or (
             self.asserts(n) and n not in self.gone and not self.settled.intersection(self.above(n)))]
-        stay += [n.lineno for _, literals in self.told for n in literals if self.kept(n)]
+        stay += [n.lineno for n in self.kept]
         return [{"path": self.path, "line": line, "told": [line]} for line in dict.fromkeys(stay)]
 
     def asserts(self, node):
@@ -184,8 +185,8 @@ class Blind(Names):
     def guarded(self, node):
         """Whether an exception only matters to the statement that meets it."""
         function = self.scope(node)
-        catching = [n for n in self.above(node) if isinstance(n, (ast.With, ast.AsyncWith, ast.Try))]
-        if not self.alone(node) or any(not calls(i and i.context_expr, "subTest") for n in catching for i in getattr(n, "items", [None])):
+        contexts = [i.context_expr for n in self.above(node) if isinstance(n, (ast.With, ast.AsyncWith)) for i in n.items]
+        if not all(calls(c, "subTest") for c in contexts) or any(isinstance(n, ast.Try) for n in self.above(node)) or not self.alone(node):
             return False
         return function is self.tree or (  # who calls a function within another, or a test, may catch what it raises
             function is self.function(node) and function.name.startswith("test") and function.name not in self.uses)
@@ -275,12 +276,13 @@ class Blind(Names):
 
     def tells(self, left, op, right):
         """Whether one side of a comparison that has to hold says what the other has to be or, if it is a text, to have."""
-        left_own, right_own = [self.own(side) or not any(map(self.asks, self.stands(side))) for side in (left, right)]
+        sides = self.stands(left), self.stands(right)
+        left_own, right_own = [self.own(side) or not any(map(self.asks, values)) for side, values in zip((left, right), sides)]
         if op == "in":
-            return right_own or any(isinstance(getattr(v, "value", None), (str, bytes)) for v in self.stands(left))
-        calls_in = [n for side in (left, right) for v in self.stands(side) for n in ast.walk(v) if calls(n, *READS)]
-        read = any(isinstance(n.func, ast.Attribute) or named(n) == "open" for n in calls_in)  # load(x) may be the candidate's
-        return op == "==" and (read or left_own or right_own)
+            return right_own or any(isinstance(getattr(v, "value", None), (str, bytes)) for v in sides[0])
+        reads = [n for values in sides for v in values for n in ast.walk(v) if calls(n, *READS)]
+        file = any(isinstance(n.func, ast.Attribute) or named(n) == "open" for n in reads)  # load(x) may be the candidate's
+        return op == "==" and (file or left_own or right_own)
 
     def difference(self, left, op, right):
         """The two sides of a difference, and how small it has to be, absolutely and in proportion; None for another comparison."""
@@ -398,14 +400,14 @@ class Blind(Names):
         """Put neutral values in the place of expected ones that nothing else is done with."""
         held = {n for call in self.walked if calls(call, *HOLDERS) for arg in call.args for n in self.stands(arg, HOLDERS)}
         for literal in dict.fromkeys(n for _, literals in self.told for n in literals):
-            if literal in self.parents and literal not in self.gone and not self.kept(literal):
+            if literal not in self.parents or literal in self.gone:
+                continue
+            if self.selected(literal) or self.taken(literal):
+                self.kept.append(literal)
+            else:
                 value = ast.literal_eval(literal)
                 decimal = isinstance(value, str) and value.lstrip("-")[:1].isdigit()  # perhaps
                 self.edit(*self.span(literal), "None" if literal not in held else "'0'" if decimal else repr(type(value)()))
-
-    def kept(self, literal):
-        """Whether an expected value has to stay where it stands."""
-        return literal in self.parents and literal not in self.gone and (self.selected(literal) or self.taken(literal))
 
     def unused(self):
         """Leave out functions and classes that only computed what was expected."""
@@ -432,7 +434,8 @@ class Blind(Names):
         return {name: found for name, found in places.items() if counts[name] == len(found) and name not in fields and not re.search(r"\b%s\b" % name, others)}
 
     def words(self):
-        """Neutral names for tests, and for variables that nothing else can name: a word like "invalid" tells what is expected."""
+        """Neutral names for tests, and for variables and helpers that nothing else can name: a word like "invalid" tells what
+        is expected."""
         if re.search(" -k|::\\w*['\"]?[$`]", self.request["selects"]):  # the command makes names of tests
             return
         places, used = self.places(), {n.id for n in self.walked if isinstance(n, ast.Name)}

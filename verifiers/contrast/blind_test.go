@@ -137,7 +137,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestPartOfText: a text of which only a part is expected stays.
+// TestPartOfText: if the tests expect a part of a text, the text stays.
 func TestPartOfText(t *testing.T) {
 	text := "for x, want in [(1, 'abc'[1:])]:\n    assert f(x) == want\n"
 	if l := listed(t, text); !strings.Contains(l.Files[0].Text, "'abc'[1:]") || len(l.Stays) == 0 {
@@ -181,7 +181,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestStays: which assertions a candidate can find, with what they expect.
+// TestStays: which assertions tell a candidate what they expect.
 func TestStays(t *testing.T) {
 	for _, c := range []struct {
 		text  string

@@ -306,7 +306,8 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// TestUnasked: which assertions a candidate can find: those that stay, and questions whose answers show nothing.
+// TestUnasked: assertions that stay tell a candidate what they expect, and so do questions to which the reference solution's
+// answers do not count.
 func TestUnasked(t *testing.T) {
 	place := func(line int) contrast.Place { return contrast.Place{Path: "t.py", Line: line} }
 	for _, c := range []struct {
@@ -344,6 +345,18 @@ func TestUnasked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnaskedOnce: a place counts once, and those that stay are as they were.
+func TestUnaskedOnce(t *testing.T) {
+	place := contrast.Place{Path: "t.py", Line: 1}
+	stays := append(make([]contrast.Place, 0, 4), place)
+	c := contrast.Calibration{Listing: contrast.Listing{Questions: []contrast.Question{{ID: 1, Place: place}, {ID: 2, Place: contrast.Place{Path: "t.py", Line: 2}}}, Stays: stays}}
+	c.Learn(contrast.ParseAnswers("1 !TypeError\n2 !TypeError"), contrast.ParseAnswers("1 !TypeError\n2 !TypeError"))
+	sum, _ := c.Judge(nil)
+	must.Equal(t, []string{"t.py:1", "t.py:2"}, sum.Places)
+	c.Unasked[0].Line = 3
+	must.Equal(t, 1, c.Stays[0].Line)
 }
 
 // TestAskMocks: how a candidate gives an argument to a mock that has a signature does not count.

@@ -20,9 +20,9 @@ type Summary struct {
 	// Asked counts the questions, Wrong those that the candidate did not answer as it had to.
 	Asked int `json:"asked"`
 	Wrong int `json:"wrong"`
-	// Unasked counts the hidden assertions of which a candidate can find what they expect.
+	// Unasked counts the hidden assertions that tell a candidate what they expect.
 	Unasked int `json:"unasked,omitempty"`
-	// Places says where these are, and names files that sbench cannot read and so did not change.
+	// Places are the lines of these assertions, and files of tests that sbench cannot read and so did not change.
 	Places []string `json:"-"`
 }
 
@@ -78,7 +78,8 @@ type Calibration struct {
 	Reference bool `json:"reference"`
 	// Want are the answers of the reference solution that a candidate has to give, too.
 	Want map[int]Want `json:"want,omitempty"`
-	// Unasked are the assertions that stay, and those that the reference solution meets and whose answer does not count.
+	// Unasked are hidden assertions that tell a candidate what they expect: those that stay, and questions to which the
+	// reference solution's answers do not count.
 	Unasked []Place `json:"unasked,omitempty"`
 	// Reached are questions that every candidate is asked, if there is no reference.
 	Reached []int `json:"reached,omitempty"`
@@ -100,7 +101,7 @@ type Want struct {
 
 // Learn sets Want and Unasked by the answers that the reference solution gave in two runs. If all that count are weak, Want is nil.
 func (c *Calibration) Learn(one, other Answers) {
-	c.Want, c.Unasked = map[int]Want{}, c.Stays
+	c.Want, c.Unasked = map[int]Want{}, slices.Clone(c.Stays)
 	weak := true
 	for _, q := range c.Questions {
 		w, counts := q.want(one[q.ID], other[q.ID])
@@ -109,7 +110,9 @@ func (c *Calibration) Learn(one, other Answers) {
 			weak = weak && q.Weak
 		}
 		met := len(one[q.ID])+len(other[q.ID]) > 0
-		if met && (!counts || slices.Contains(one[-q.ID], "no")) { // no: a class of the candidate says what is equal
+		tells := met && (!counts || slices.Contains(one[-q.ID], "no")) // no: a class of the candidate says what is equal
+		known := func(p Place) bool { return p.Path == q.Path && p.Line == q.Line }
+		if tells && !slices.ContainsFunc(c.Unasked, known) {
 			c.Unasked = append(c.Unasked, q.Place)
 		}
 	}

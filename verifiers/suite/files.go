@@ -123,8 +123,3 @@ func LacksPytest(outputs ...runtime.Output) bool {
 }
 
 var pytestMissing = regexp.MustCompile(`(?m)No module named ('pytest'|pytest)\s*$|pytest: (command )?not found`)
-
-// Plain returns a text without escape sequences for colors (ECMA-48, SGR).
-func Plain(text string) string { return colors.ReplaceAllString(text, "") }
-
-var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)

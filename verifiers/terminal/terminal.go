@@ -236,7 +236,7 @@ func (c *terminalCheck) summarized(exit runtime.Exit) runtime.Exit {
 	}
 	var summaries []string
 	for _, output := range []string{exit.Stdout.String(), exit.Stderr.String()} { // the last of each
-		if all := pytestSummary.FindAllStringSubmatch(suite.Plain(output), -1); len(all) > 0 {
+		if all := pytestSummary.FindAllStringSubmatch(colors.ReplaceAllString(output, ""), -1); len(all) > 0 {
 			summaries = append(summaries, all[len(all)-1][1])
 		}
 	}
@@ -251,6 +251,7 @@ var (
 	// pytestSummary matches the last line of a run of pytest, and its numbers of tests.
 	pytestSummary = regexp.MustCompile(`(?m)^(?:=+ )?((?:\d+ (?:subtests )?[a-z]+,? )+)in \d[\d.:]* ?s`)
 	failures      = regexp.MustCompile(` (failed|errors?)\b`)
+	colors        = regexp.MustCompile(`\x1b\[[0-9;]*m`) // escape sequences (ECMA-48, SGR)
 )
 
 // scriptFault returns a Faulty verdict if the image lacks the interpreter of the checker's script, else a pass.

@@ -239,13 +239,13 @@ def load(source, nodes, space):
     return "unloaded", name
 
 
-def record(failures):
-    """Call failures with each error that the tests of unittest fail with."""
+def report_to(failed):
+    """Call failed with each error that the tests of unittest fail with."""
     def noting(method):
         def note(self, *args):
             error = args[-1]
             if error is not None:  # as of a subtest that passes
-                failures(error[1])
+                failed(error[1])
             return method(self, *args)
         return note
 
@@ -346,7 +346,7 @@ def judge(requests, report, channel=None):
         end("broken", error=caught())
     ours = imported(request["given"], request["solution"]) + ours
     define(ours, space)
-    record(failed)
+    report_to(failed)
     if channel is not None:
         if unsure(request["given"], ours, body, request["solution"]):
             word = "unsure"

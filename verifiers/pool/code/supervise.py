@@ -3,8 +3,8 @@
 A run begins with two numbers of ten decimal digits on descriptor 0: its limit of time in milliseconds, and 1 if the
 candidate gets a process of its own. The request follows, which only the process of judge.py reads. What this process
 writes on descriptor 1 are messages: a letter, the length in nine digits, and the content. "o" is output of the run, "r" a
-part of its result, "e" how it ended. The last one, without content, is "c" if the run left nothing, else "u". Output and result pass through
-PART and are in no other memory of this process, so that no run finds anything of another in its own.
+part of its result, "e" how it ended. The last one, without content, is "c" if the run left nothing, else "u". Output and
+result pass through PART and are in no other memory of this process, so that no run finds anything of another in its own.
 """
 
 import contextlib
@@ -103,7 +103,7 @@ def run(ids):
     PART[:] = bytes(len(PART))
     if end == "killed":
         os._exit(KILLED)
-    say(b"e", end)  # before what the run left is removed, for which it can have taken care that it takes long
+    say(b"e", end)  # before clean, which may take long: a run can leave many files
     say(b"c" if clean(ids) else b"u", "")
 
 
